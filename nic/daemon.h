@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assembles the daemon: ports, NICs, workers, control socket.
+// Assembles the daemon: ports, NICs, workers, control socket; tells the service manager how the
+// daemon is (sd_notify(3)).
 #pragma once
 
 #include <signal.h>
@@ -9,11 +10,42 @@
 
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
+#include "nic/control/control_socket.h"
 #include "nic/control/reconfiguration.h"
-#include "nic/control/socket_lock.h"
 #include "nic/settings/config.h"
+#include "pipeline/base/types.h"
 
 namespace uroce::nic {
+
+// Tells the service manager that started the daemon how the daemon is (sd_notify(3)).
+
+/// Messages to systemd, or to whoever else has set NOTIFY_SOCKET. Where that is not set, nothing is
+/// sent. Control thread.
+class ServiceManager {
+ public:
+  /// While `loop` runs, the manager gets two signs of life in each WATCHDOG_USEC, if that is set. A
+  /// control thread that hangs sends none. `loop` lives longer.
+  explicit ServiceManager(EventLoop& loop);
+  ~ServiceManager();
+  ServiceManager(const ServiceManager&) = delete;
+  ServiceManager& operator=(const ServiceManager&) = delete;
+
+  /// Programs may connect; `status` is a line for people.
+  void TellReady(const std::string& status);
+  /// The daemon begins to end.
+  /// TellReady follows.
+  void TellReloading();
+  void TellStopping();
+
+ private:
+  void TellAlive();
+
+  EventLoop& loop_;
+  Nanos interval_{0};  ///< Between signs of life; 0: none is wanted.
+  EventLoop::Id timer_ = 0;
+};
+
+// Assembles the daemon: ports, NICs, workers, control socket.
 
 class ControlSocket;
 class MetricsServer;

@@ -17,12 +17,12 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/side_thread.h"
-#include "nic/base/standard_fds.h"
 #include "nic/daemon.h"
 #include "nic/log_format.h"
 #include "nic/settings/config_file.h"
 #include "nic/settings/flags.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/side_thread.h"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "drivers/dpdk/device_arguments.h"
-#include "nic/base/credentials.h"
+#include "pipeline/os/credentials.h"
 
 namespace uroce::nic {
 namespace {

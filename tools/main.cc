@@ -7,15 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "nic/base/standard_fds.h"
-#include "nic/base/suggestion.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/suggestion.h"
 #include "tools/commands/captures.h"
 #include "tools/commands/changes.h"
 #include "tools/commands/command.h"
-#include "tools/commands/launchers.h"
 #include "tools/commands/listings.h"
 #include "tools/commands/machine.h"
-#include "tools/commands/watching.h"
 
 namespace uroce::tools {
 namespace {

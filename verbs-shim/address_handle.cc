@@ -4,7 +4,6 @@
 #include <endian.h>
 #include <string.h>
 
-#include "verbs-shim/attributes.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection of the process to the daemon: control socket, arena, doorbells.
+// The process's connection to the daemon: the control socket, the arena and the doorbells, and the
+// checks of the fds that the daemon sends.
 #pragma once
 
 #include <pthread.h>
@@ -9,12 +10,23 @@
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "pipeline/shm/rings/shared_word.h"
-#include "verbs-shim/cm_ids.h"
-#include "verbs-shim/event_table.h"
-#include "verbs-shim/queue_pair_table.h"
+#include "verbs-shim/connection_tables.h"
 #include "verbs-shim/support.h"
 
 namespace uroce::shim {
+
+// Checks the kinds of the fds that the daemon sends: access to their memory and writes to them must
+// neither end the program nor block it.
+
+/// Whether `fd` is a memory file of `size_bytes` or more, which cannot shrink and has ordinary
+/// pages: accesses to its mapping never raise SIGBUS.
+bool IsSealedMemory(int fd, uint64_t size_bytes);
+
+/// Whether `fd` is an eventfd or another anonymous inode, and no file, pipe, device or socket. A
+/// write to such an fd neither raises SIGPIPE nor waits for a peer.
+bool IsAnonymous(int fd);
+
+// The connection of the process to the daemon: control socket, arena, doorbells.
 
 /// The state of a connection. It starts as kLive and changes at most once.
 enum class ConnectionState : uint32_t {

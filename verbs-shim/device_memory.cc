@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "verbs-shim/memory/file_limit.h"
+#include "verbs-shim/memory/backing_file.h"
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"

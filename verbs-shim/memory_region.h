@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory region that this library made.
+// Memory regions and memory windows, and how the registration of memory sends its requests to the
+// daemon. Return codes: docs/protocol/verbs-semantics.md, section 5.
 #pragma once
 
+#include "verbs-shim/daemon_connection.h"
+#include "verbs-shim/memory/daemon.h"
 #include "verbs-shim/memory/memory.h"
 #include "verbs-shim/objects.h"
 
+namespace uroce::memory {
+
+// The daemon of a connection, as the code that registers memory uses it.
+
+/// Valid as long as the connection. Cheap: callers make one for each call.
+Daemon DaemonOf(shim::DaemonConnection& connection);
+
+/// Lends a file by which programs share an XRC domain; the caller keeps `fd`. `*file` is for one
+/// UROCE_OPEN_XRCD. Returns 0 or a positive errno. Waits for registrations, which use the same
+/// socket.
+[[nodiscard]] int LendXrcFile(shim::DaemonConnection& connection, int fd, uint32_t* file);
+
+}  // namespace uroce::memory
+
 namespace uroce::shim {
+
+// A memory region that this library made.
 
 struct MemoryRegion {
   ibv_mr verbs;

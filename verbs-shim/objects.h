@@ -8,12 +8,12 @@
 
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/abi/uroce_commands.h"
-#include "pipeline/shm/rings/cqe_rings.h"
+#include "pipeline/shm/rings/completion_queue.h"
 #include "pipeline/shm/rings/work_queue.h"
+#include "verbs-shim/connection_tables.h"
 #include "verbs-shim/daemon_connection.h"
-#include "verbs-shim/event_stream.h"
-#include "verbs-shim/event_table.h"
-#include "verbs-shim/spin_lock.h"
+#include "verbs-shim/events.h"
+#include "verbs-shim/support.h"
 
 namespace uroce::shim {
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/shm/rings/arming.h"
+#include "pipeline/shm/rings/completion_queue.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/poller.h"
 #include "verbs-shim/verbs_ops.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a thread waits whose polls of completion queues find nothing, and the time slices of threads
+// that poll on a core that others use too.
 #include "verbs-shim/poller.h"
 
 #include <errno.h>
@@ -8,11 +10,25 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pipeline/shm/rings/pollers.h"
+#include "pipeline/shm/rings/completion_queue.h"
 #include "verbs-shim/support.h"
-#include "verbs-shim/time_slice.h"
 
 namespace uroce::shim {
+namespace {
+
+constexpr uint64_t kShortSliceNs = 100'000;  ///< The shortest that Linux grants.
+
+}  // namespace
+
+void AskForShortSlices() {
+  SchedAttr attr;
+  if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) != 0) return;
+  if (attr.policy != SCHED_OTHER && attr.policy != SCHED_BATCH) return;
+  if (attr.slice_ns <= kShortSliceNs) return;
+  attr.slice_ns = kShortSliceNs;
+  syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 namespace {
 
 /// A thread polls all its queues within so many polls.

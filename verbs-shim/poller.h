@@ -1,13 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread waits whose polls of completion queues find nothing.
+// How a thread waits whose polls of completion queues find nothing, and the time slices of threads
+// that poll on a core that others use too.
 #pragma once
 
 #include <stdint.h>
 
-#include "pipeline/cpu/contention.h"
+#include "pipeline/base/cpu.h"
 #include "verbs-shim/objects.h"
 
 namespace uroce::shim {
+
+// The time slices of threads that poll on a core that others use too.
+
+/// How the kernel schedules a thread: what sched_setattr(2) takes, for which libc has no header.
+struct SchedAttr {
+  uint32_t size = sizeof(SchedAttr);
+  uint32_t policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t slice_ns = 0;  ///< sched_runtime. 0: the kernel has slices of one size.
+  uint64_t deadline_ns = 0;
+  uint64_t period_ns = 0;
+};
+
+/// Asks the kernel for slices of 100 us for this thread (Linux 6.12; older ones have no such wish):
+/// it gets its core back sooner after a yield or a sleep. Its share of the core stays the same. A
+/// thread with a policy other than SCHED_OTHER and SCHED_BATCH, or with shorter slices, keeps what
+/// it has.
+void AskForShortSlices();
+
+// How a thread waits whose polls of completion queues find nothing.
 
 /// The waits of one thread. It yields its core; where others want the core, it sleeps until one of
 /// the queues that it polls has a CQE (pipeline/shm/abi/uroce_arena.h, `pollers`). Measured, 2

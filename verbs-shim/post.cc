@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "pipeline/shm/rings/doorbells.h"
-#include "pipeline/shm/rings/wqe.h"
+#include "pipeline/shm/rings/work_queue.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
 

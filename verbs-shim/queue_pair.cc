@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes, changes and ends queue pairs. The daemon decides which change is legal.
+// Makes, changes and ends queue pairs, and attaches them to multicast groups. The daemon decides
+// which change is legal.
 #include <string.h>
 
 #include <initializer_list>
 
-#include "verbs-shim/attributes.h"
-#include "verbs-shim/completion_rings.h"
+#include "verbs-shim/completion_queue.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
 
 namespace uroce::shim {
+
+// Makes, changes and ends queue pairs. The daemon decides which change is legal.
+
 namespace {
 
 UROCE_REAL(ibv_create_qp, "IBVERBS_1.1");
@@ -327,6 +330,40 @@ UROCE_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
 UROCE_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {
   if (IsOurs(qp->context)) return 0;
   return real_ibv_query_qp_data_in_order.CallOr(0, qp, opcode, flags);
+}
+
+}  // extern "C"
+
+namespace uroce::shim {
+
+// Attaches queue pairs to multicast groups: ibv_attach_mcast(3).
+
+namespace {
+
+UROCE_REAL(ibv_attach_mcast, "IBVERBS_1.1");
+UROCE_REAL(ibv_detach_mcast, "IBVERBS_1.1");
+
+int Tell(ibv_qp* qp, uroce_command command, const ibv_gid& gid) {
+  uroce_mcast request = {qp->handle, 0, {}};
+  memcpy(request.gid, gid.raw, sizeof(request.gid));
+  return Call(*Ours(qp)->connection, command, request);
+}
+
+}  // namespace
+}  // namespace uroce::shim
+
+using namespace uroce::shim;
+
+extern "C" {
+
+UROCE_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  return IsOurs(qp->context) ? Tell(qp, UROCE_ATTACH_MCAST, *gid)
+                             : real_ibv_attach_mcast.CallOr(ENOSYS, qp, gid, lid);
+}
+
+UROCE_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  return IsOurs(qp->context) ? Tell(qp, UROCE_DETACH_MCAST, *gid)
+                             : real_ibv_detach_mcast.CallOr(ENOSYS, qp, gid, lid);
 }
 
 }  // extern "C"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared receive queues. Posting rings no doorbell: the worker looks at them when a message comes.
-#include "verbs-shim/completion_rings.h"
+#include "verbs-shim/completion_queue.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extended reliable connections (XRC): domains, and the target queue pairs in them. Several
 // programs may open the same ones. Rules: ibv_open_xrcd(3), ibv_open_qp(3).
-#include "verbs-shim/attributes.h"
-#include "verbs-shim/connection_daemon.h"
+#include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DPDK device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0". Pure.
+// Device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0"; the keys of
+// each driver, and the ways in which drivers differ; the MAC of a port whose device has none.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,65 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "drivers/dpdk/driver_rules.h"
 #include "pipeline/base/types.h"
 
 namespace uroce::drivers {
+
+// What the daemon knows of DPDK's drivers: their keys, and the ways in which they differ. Pure.
+
+inline constexpr char kUdpDriver[] = "net_udp";
+
+/// How a sleeping worker learns that a device has frames.
+enum class WakeUp : uint8_t {
+  kTimer,         ///< The worker looks for frames at intervals.
+  kInterrupt,     ///< The driver's receive interrupts, where the device has them.
+  kPacketSocket,  ///< The driver's AF_PACKET sockets are readable.
+  kXdpSocket,     ///< The driver's AF_XDP sockets are readable.
+  kTapQueue,      ///< The driver's queues of the TAP are readable.
+};
+
+/// The rules of one driver. Sizes are in bytes.
+struct DriverRules {
+  absl::string_view driver;
+  /// All keys that the driver takes. Empty: the keys are not known here, and DPDK checks them.
+  std::vector<absl::string_view> keys;
+  /// At least one of these keys must be given. Empty: no key is required.
+  std::vector<absl::string_view> required;
+  /// Keys and the values that they get when the user does not give them.
+  std::vector<std::pair<absl::string_view, absl::string_view>> defaults;
+  /// The key that takes the number of queues, or "".
+  absl::string_view queues_key;
+  /// Keys that name a kernel interface which the port sends and receives on: MAC, MTU and link are
+  /// the interface's.
+  std::vector<absl::string_view> interface_keys;
+  /// The kernel does not see the frames that arrive there, unless this key is given.
+  absl::string_view takes_interface_without;
+  WakeUp wake_up = WakeUp::kTimer;
+  /// Bytes for a frame in the mbufs of a pool that only this port uses, because its driver shares
+  /// the memory with the kernel. 0: the port uses the pool of all ports.
+  uint32_t own_pool_frame_bytes = 0;
+  /// The largest Ethernet payload of its frames. 0: the limit is what a frame of the pool holds.
+  uint32_t mtu_limit = 0;
+  /// The device has no address of its own: the port makes up one, which is the same at each start.
+  bool made_up_mac = false;
+  /// The device itself must be told the MTU.
+  bool sets_mtu = false;
+  /// The device starts only with as many transmit queues as receive queues.
+  bool pairs_queues = false;
+  /// The port is of our own make, and none of DPDK's drivers: it may come and go while the daemon
+  /// runs.
+  bool is_our_own = false;
+  /// Nothing that the driver does needs a capability.
+  bool needs_no_privilege = false;
+  /// The driver's error counter also counts frames that it only refuses for now, to be sent again.
+  bool counts_refusals = false;
+};
+
+/// The rules of a driver such as "net_vhost"; "" stands for physical NICs. A driver that is not in
+/// the table has no keys, no defaults, and WakeUp::kTimer.
+const DriverRules& RulesOf(absl::string_view driver);
+
+// DPDK device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0". Pure.
 
 /// A parsed device argument.
 struct DeviceArguments {
@@ -49,5 +105,11 @@ inline constexpr uint32_t kOwnPoolFrames = 8192;
 /// Bytes of a frame that the mbufs of this port must hold (see MakePool). `mtu_bytes` is the MTU
 /// that the user asked for, or 0.
 uint32_t RequiredFrameBytes(const DeviceArguments& arguments, uint32_t mtu_bytes);
+
+// Makes the MAC of a port whose device has none.
+
+/// A locally administered unicast address that is the same at each start. It differs between
+/// devices, sockets, the two ends of a socket, interfaces, network namespaces and machines.
+Mac StableMac(const DeviceArguments& arguments);
 
 }  // namespace uroce::drivers

@@ -15,10 +15,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "drivers/dpdk/flow_control.h"
-#include "drivers/dpdk/kernel_interface.h"
-#include "nic/base/capability.h"
-#include "nic/base/unix_socket_path.h"
+#include "drivers/dpdk/dpdk_device.h"
+#include "drivers/kernel/kernel_interface.h"
+#include "pipeline/os/credentials.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::drivers {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of a device that a driver's own threads report: its peer has come or gone.
+// Events of a device that a driver's own threads report, and when a device whose peer is gone may
+// be closed.
 #pragma once
 
 #include <rte_ethdev.h>
@@ -8,6 +9,8 @@
 #include <cstdint>
 
 namespace uroce::drivers {
+
+// Events of a device that a driver's own threads report: its peer has come or gone.
 
 /// Gives the events of one device, from whatever thread its driver has, as an fd. Also a gate that
 /// keeps that thread from removing a device while a worker switches its interrupts: net_vhost frees
@@ -41,6 +44,32 @@ class DeviceEvents {
   const int event_fd_;
   uint16_t port_id_ = kNone;
   std::atomic<uint32_t> inside_{0};
+};
+
+// Tells when a device whose peer is gone may be closed.
+
+/// When the peer of a net_virtio_user is gone, each query of the device's link schedules work on
+/// DPDK's interrupt thread, to be done on the device a moment later. Closing the device does not
+/// cancel that work. After Notice the owner queries the link no more. Once all work scheduled until
+/// then is done (`is_settled`), the device may be closed. Control thread.
+class PeerLoss {
+ public:
+  PeerLoss() = default;
+  ~PeerLoss();
+  PeerLoss(const PeerLoss&) = delete;
+  PeerLoss& operator=(const PeerLoss&) = delete;
+
+  void Notice();
+  void Forget();
+  bool noticed() const { return noticed_; }
+  bool is_settled() const { return noticed_ && settled_.load(std::memory_order_acquire); }
+
+ private:
+  static void OnFirstAlarm(void* self);
+  static void OnSecondAlarm(void* self);
+
+  bool noticed_ = false;
+  std::atomic<bool> settled_{false};
 };
 
 }  // namespace uroce::drivers

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens and closes Ethernet devices of DPDK. Control thread.
+// Opens and closes Ethernet devices of DPDK; finds their file descriptors; sets and reads their
+// link pause. Control thread.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "drivers/dpdk/device_arguments.h"
-#include "drivers/port.h"
+#include "pipeline/port/port.h"
+
+// Opens and closes Ethernet devices of DPDK. Control thread.
 
 struct rte_mempool;
 
@@ -40,5 +46,51 @@ absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
 
 /// Stops and removes the device, so that the same name can be opened again. No worker is inside.
 void CloseDevice(const DpdkDevice& device);
+
+// Finds the file descriptors of a device, on which a sleeping worker waits. DPDK has no function
+// for them.
+
+/// All fds of this process, in rising order, of the kind that such a driver opens: AF_PACKET or
+/// AF_XDP sockets, queues of a TAP. They are readable exactly when frames wait, even where the
+/// driver offers no interrupt. Empty for the other kinds. Control thread; the function reads /proc.
+std::vector<int> FdsOf(WakeUp kind);
+
+/// The fds of that kind that were opened since `before` was taken.
+std::vector<int> FdsSince(WakeUp kind, const std::vector<int>& before);
+
+// Link pause of DPDK devices: its mode, and the pause frames that a device counts. Control thread.
+
+/// The mode of a started device; no value: its driver does not tell.
+std::optional<FlowControl> ReadFlowControl(uint16_t port_id);
+
+/// Sets the mode of a started device; thresholds stay as the driver has them. Errors: one line that
+/// names the device: its driver has no flow control, or not this mode.
+absl::Status WriteFlowControl(const DeviceArguments& arguments, uint16_t port_id,
+                              FlowControl flow_control);
+
+/// The command that has the kernel set the mode of its own `interface`.
+std::string EthtoolCommand(const std::string& interface, FlowControl flow_control);
+
+/// Whether an extended statistic of a driver counts pause frames, and in which direction. Drivers
+/// use names of their own, such as "rx_flow_control_xoff_packets" and "tx_pause_frames". Frames
+/// that end a pause (XON), and durations, are left out.
+enum class PauseStatistic : uint8_t { kNone, kReceived, kSent };
+PauseStatistic PauseStatisticOf(absl::string_view name);
+
+/// Pause frames of one device since it was opened.
+class PauseCounts {
+ public:
+  /// Finds the statistics of the started device `port_id`.
+  void Watch(uint16_t port_id);
+  /// Adds what the device counted to `counters`.
+  void AddTo(PortCounters& counters) const;
+
+ private:
+  static void Add(uint16_t port_id, const std::vector<uint64_t>& ids, std::optional<uint64_t>& sum);
+
+  uint16_t port_id_ = 0;
+  std::vector<uint64_t> received_;  ///< Numbers of statistics.
+  std::vector<uint64_t> sent_;
+};
 
 }  // namespace uroce::drivers

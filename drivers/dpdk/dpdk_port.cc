@@ -16,15 +16,11 @@
 #include "drivers/dpdk/device_arguments.h"
 #include "drivers/dpdk/device_checks.h"
 #include "drivers/dpdk/device_events.h"
+#include "drivers/dpdk/dpdk_device.h"
 #include "drivers/dpdk/eal.h"
-#include "drivers/dpdk/flow_control.h"
-#include "drivers/dpdk/kernel_interface.h"
-#include "drivers/dpdk/kernel_mute.h"
-#include "drivers/dpdk/packet_drops.h"
-#include "drivers/dpdk/peer_loss.h"
-#include "drivers/dpdk/stable_mac.h"
-#include "drivers/receive_wake.h"
+#include "drivers/kernel/kernel_interface.h"
 #include "pipeline/base/counters.h"
+#include "pipeline/port/wake.h"
 
 namespace uroce::drivers {
 namespace {

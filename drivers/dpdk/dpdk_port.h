@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "drivers/dpdk/dpdk_device.h"
-#include "drivers/port.h"
+#include "pipeline/port/port.h"
 
 struct rte_mempool;
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "drivers/dpdk/device_arguments.h"
 #include "drivers/dpdk/eal.h"
-#include "drivers/dpdk/stable_mac.h"
-#include "drivers/memif/memif_protocol.h"
+#include "drivers/memif/memif_queue.h"
 
 namespace uroce::drivers {
 namespace {

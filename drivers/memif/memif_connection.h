@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of a memif, from the connected socket through the handshake to two rings.
+// The handshake of a memif, from a socket's path to two rings.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,32 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "drivers/memif/memif_config.h"
-#include "drivers/memif/memif_memory.h"
-#include "drivers/memif/memif_protocol.h"
 #include "drivers/memif/memif_queue.h"
-#include "nic/base/epoll.h"
-#include "nic/base/event_signal.h"
-#include "nic/base/fd.h"
-#include "nic/base/side_thread.h"
-#include "nic/base/stranger_socket.h"
+#include "pipeline/os/event_signal.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/side_thread.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::drivers {
+
+// The control socket of a memif: a server listens on it, and a client connects to it.
+
+/// Listens at `path`, and replaces a socket file that nobody serves. Errors name path and reason: a
+/// live server, another kind of file, a directory that is missing or not writable.
+absl::StatusOr<Fd> ListenForMemif(const std::string& path);
+
+/// A socket connected to the server at `path`; empty while no server listens there.
+Fd ConnectMemif(const std::string& path);
+
+/// OkStatus when the directory of `path` exists, for a client whose server may start later.
+absl::Status CheckMemifDirectory(const std::string& path);
+
+/// Accepts the next client of a listener; empty when none waits.
+Fd AcceptMemif(int listener);
+
+// One connection of a memif, from the connected socket through the handshake to two rings.
 
 /// Used by the control thread. A worker uses `sender` and `receiver` while the state is kConnected.
 /// Destruction unmaps the memory that these two use. It has a field for each thing that the

@@ -13,13 +13,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "drivers/memif/memif_connection.h"
-#include "drivers/memif/memif_socket.h"
-#include "drivers/receive_wake.h"
-#include "nic/base/epoll.h"
-#include "nic/base/event_signal.h"
-#include "nic/base/fd.h"
-#include "nic/base/side_thread.h"
 #include "pipeline/base/counters.h"
+#include "pipeline/os/event_signal.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/side_thread.h"
+#include "pipeline/port/wake.h"
 
 namespace uroce::drivers {
 namespace {

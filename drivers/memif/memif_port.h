@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "drivers/memif/memif_config.h"
-#include "drivers/port.h"
+#include "pipeline/port/port.h"
 
 struct rte_mempool;
 

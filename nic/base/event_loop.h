@@ -1,16 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control thread's loop: file descriptors and timers.
+// The loop of the control thread: file descriptors, timers, and tasks that run on side threads and
+// report to the loop.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "nic/base/fd.h"
-#include "nic/base/timers.h"
 #include "pipeline/base/types.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/side_thread.h"
+
+namespace uroce {
+
+// Time and timers of one thread. The event loop implements them, and so do tests that set the time.
+
+/// One thread. Callbacks may start and cancel any timer.
+class Timers {
+ public:
+  using Id = uint64_t;
+
+  virtual ~Timers() = default;
+  /// The monotonic time.
+  virtual Nanos Now() const = 0;
+  /// Calls `callback` once, after `delay`, and never from within this call. Ids are never 0.
+  virtual Id After(Nanos delay, std::function<void()> callback) = 0;
+  /// Cancels a timer. No effect on one that has fired, or on 0.
+  virtual void Cancel(Id id) = 0;
+};
+
+}  // namespace uroce
+
+// The control thread's loop: file descriptors and timers.
 
 struct epoll_event;
 
@@ -64,6 +88,46 @@ class EventLoop final : public Timers {
   absl::flat_hash_map<Id, Watched> watched_;
   Timers timers_;
   absl::flat_hash_map<Id, Timers::iterator> timer_places_;  ///< Thousands may be cancelled at once.
+};
+
+// Runs work that may take long, or for ever, outside the control thread.
+
+/// Tasks run on side threads, which nobody waits for. Control thread.
+class BackgroundTasks {
+ public:
+  using Id = uint64_t;
+
+  explicit BackgroundTasks(EventLoop& loop);
+  /// Tasks under way continue. They are destroyed with all they hold on their own threads.
+  ~BackgroundTasks();
+  BackgroundTasks(const BackgroundTasks&) = delete;
+  BackgroundTasks& operator=(const BackgroundTasks&) = delete;
+
+  /// Runs `work` on `thread`, or when that is null on a new one, and then `done` on this thread.
+  /// Both are destroyed on this thread. Where the system refuses another thread, the task waits for
+  /// one.
+  Id Start(std::function<void()> work, std::function<void()> done,
+           std::shared_ptr<SideThread> thread = nullptr);
+  /// Cancels the call of `done`. The work continues.
+  void Cancel(Id id);
+
+ private:
+  struct Mailbox;
+  struct Task {
+    std::function<void()> work;
+    std::function<void()> done;
+  };
+
+  void OnFinished();
+  void LaunchRefused();
+
+  EventLoop& loop_;
+  std::shared_ptr<Mailbox> mailbox_;  ///< Threads that outlive this object still post to it.
+  EventLoop::Id watch_;
+  Id next_id_ = 1;
+  std::map<Id, std::unique_ptr<Task>> tasks_;
+  std::vector<std::shared_ptr<SideThread>> refused_;  ///< The system has refused them so far.
+  EventLoop::Id retry_ = 0;
 };
 
 }  // namespace uroce

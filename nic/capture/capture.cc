@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/shared_memory.h"
+#include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
 namespace {

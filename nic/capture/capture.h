@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "nic/base/fd.h"
-#include "nic/base/message.h"
+#include "nic/base/reply.h"
 #include "nic/objects/nic.h"
 #include "pipeline/datapath/capture/capture_tap.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
 

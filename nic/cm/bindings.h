@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "nic/base/fair_share.h"
+#include "nic/base/quota.h"
 #include "nic/cm/types.h"
 
 namespace uroce::nic::cm {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection between two queue pairs, from REQ to the end of time wait: the state machine of
-// IBTA vol. 1, 12.9 (docs/protocol/cm.md, section 7). Pure.
+// One connection: its states, its timers, and what each message does to it (docs/protocol/cm.md,
+// section 4). Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <span>
 #include <string_view>
 
-#include "nic/cm/outbox.h"
 #include "nic/cm/types.h"
 
 namespace uroce::nic::cm {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection manager of a daemon: all communications of all programs on all devices. Pure: MADs
-// and calls come in together with the time, datagrams and events go out as values.
+// The connection manager: all connections and service resolutions of a daemon, found by their ids
+// and by their peers. Pure.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 #include <unordered_map>
@@ -17,13 +19,35 @@
 #include "absl/container/flat_hash_map.h"
 #include "nic/cm/bindings.h"
 #include "nic/cm/connection.h"
-#include "nic/cm/deadlines.h"
-#include "nic/cm/outbox.h"
+#include "nic/cm/request_limit.h"
 #include "nic/cm/service_resolution.h"
-#include "nic/cm/source_limit.h"
 #include "nic/cm/types.h"
 
 namespace uroce::nic::cm {
+
+// Orders the communications by their next deadline. Pure.
+
+/// One deadline per id. Owned by the manager, which passes the previous deadline of an id.
+class Deadlines {
+ public:
+  void Move(CommId id, Nanos from, Nanos to) {
+    if (from == to) return;
+    if (from != kNever) due_.erase({from, id});
+    if (to != kNever) due_.insert({to, id});
+  }
+  Nanos Next() const { return due_.empty() ? kNever : due_.begin()->first; }
+  /// The id whose deadline is first and not later than `now`; id 0 if there is none.
+  CommId FirstDue(Nanos now) const {
+    return !due_.empty() && Next() <= now ? due_.begin()->second : CommId();
+  }
+  size_t size() const { return due_.size(); }
+
+ private:
+  std::set<std::pair<Nanos, CommId>> due_;
+};
+
+// The connection manager of a daemon: all communications of all programs on all devices. Pure: MADs
+// and calls come in together with the time, datagrams and events go out as values.
 
 /// Returns 32 random bits that outsiders cannot guess.
 using RandomSource = std::function<uint32_t()>;

@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "nic/cm/connect_request.h"
-#include "nic/cm/private_data.h"
-#include "nic/cm/timeouts.h"
 
 namespace uroce::nic::cm {
 

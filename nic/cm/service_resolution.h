@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "nic/cm/outbox.h"
 #include "nic/cm/types.h"
 
 namespace uroce::nic::cm {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "nic/base/number_pool.h"
+#include "nic/base/allocators.h"
 #include "nic/net/address.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs rdma_cm's service: provides the time, devices, neighbours, and datagrams.
+// Runs rdma_cm's service on the control thread: its Environment, and the files of programs that use
+// it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 
+#include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
-#include "nic/net/kernel_routing.h"
+#include "nic/base/reply.h"
+#include "nic/net/netlink.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/resources.h"
 #include "nic/paths/gsi.h"
-#include "nic/paths/neighbour_lookups.h"
 #include "nic/paths/neighbours.h"
 #include "nic/paths/source_choice.h"
 #include "nic/rdma_cm/service.h"
+#include "nic/ucma/files.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/shm/abi/uroce_cm_commands.h"
 
 namespace uroce::nic {
+
+// Runs rdma_cm's service: provides the time, devices, neighbours, and datagrams.
 
 /// Control thread.
 class RdmaCmHost final : private rdma_cm::Environment {
@@ -62,6 +72,36 @@ class RdmaCmHost final : private rdma_cm::Environment {
   EventLoop::Id timer_ = 0;
   rdma_cm::Service service_;
   Gsi& gsi_;
+};
+
+// A program's open files of rdma_cm, and the sockets that represent them.
+
+/// Control thread. The program holds one end of each socket pair; bytes sent to it say that events
+/// wait. The daemon's end receives nothing: its hang-up means that the file is closed.
+class CmFiles {
+ public:
+  CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
+          rdma_cm::Service::HasQueuePair has_queue_pair);
+  ~CmFiles();
+  CmFiles(const CmFiles&) = delete;
+  CmFiles& operator=(const CmFiles&) = delete;
+
+  /// Errors: ResourceExhausted; Internal: no sockets.
+  absl::StatusOr<uint32_t> Open(Fd& program_end);
+  /// Executes a command. `bytes`: as described at UROCE_WRITE_CM. The reply has the result.
+  void Write(const uroce_write_cm& request, std::span<const uint8_t> bytes, Reply& reply);
+
+ private:
+  struct OpenFile {
+    Fd socket;
+    EventLoop::Id watch = 0;
+  };
+  void Close(uint32_t handle);
+  void Signal(uint32_t handle);
+
+  EventLoop& loop_;
+  HandleTable<OpenFile> sockets_;
+  ucma::Files files_;
 };
 
 }  // namespace uroce::nic

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/base/fd.h"
-#include "nic/base/message.h"
+#include "nic/base/reply.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {

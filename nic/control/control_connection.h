@@ -1,25 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of the control socket, to a program or to a tool.
+// One connection of the control socket, to a program or to a tool, and the table of commands that
+// it executes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
 #include "absl/status/status.h"
 #include "nic/base/event_loop.h"
-#include "nic/base/message.h"
-#include "nic/base/side_thread.h"
-#include "nic/base/stranger_socket.h"
-#include "nic/control/admission.h"
+#include "nic/base/quota.h"
+#include "nic/base/reply.h"
+#include "nic/control/command_body.h"
 #include "nic/control/control_context.h"
-#include "nic/control/deferred_reply.h"
-#include "nic/control/network_changes.h"
-#include "nic/control/observations.h"
+#include "nic/control/monitor.h"
+#include "nic/control/reconfiguration.h"
 #include "nic/control/served_program.h"
 #include "nic/objects/client.h"
+#include "pipeline/os/side_thread.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
+
+// The table of commands of the control socket.
+
+class ControlConnection;
+
+/// One command, and the method that executes it.
+struct Command {
+  uint32_t number;
+  size_t body_bytes;  ///< Exact size, or the minimum for a command that ends in a list.
+  bool has_list;
+  bool needs_program;  ///< The command requires an earlier HELLO.
+  absl::Status (*run)(ControlConnection& connection, Body body, Reply& reply);
+};
+
+/// Null when there is no such command.
+const Command* FindCommand(uint32_t number);
+
+// One connection of the control socket, to a program or to a tool.
 
 /// Control thread. Reads one request at a time and answers it before the next. An answer that has
 /// to wait for the network or a helper thread is deferred; other connections continue meanwhile.

@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
-#include "nic/base/mapping_guard.h"
-#include "nic/base/message.h"
-#include "nic/base/stranger_socket.h"
+#include "nic/base/reply.h"
 #include "nic/control/control_connection.h"
 #include "nic/control/services.h"
 #include "nic/objects/nic.h"
+#include "pipeline/os/shared_memory.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
 namespace {

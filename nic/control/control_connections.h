@@ -12,14 +12,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "nic/base/fd.h"
-#include "nic/base/log_budget.h"
-#include "nic/base/user_turns.h"
-#include "nic/control/admission.h"
+#include "nic/base/quota.h"
+#include "nic/base/rate.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
-#include "nic/control/port_changes.h"
 #include "nic/control/reconfiguration.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "nic/dumps/dump_context.h"
+#include "nic/dumps/dump_stream.h"
 
 namespace uroce {
 

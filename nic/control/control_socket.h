@@ -1,16 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket that programs connect to.
+// The socket that programs connect to, and the lock file beside it, which says that a daemon serves
+// the socket.
 #pragma once
 
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "nic/base/fd.h"
-#include "nic/base/own_tree.h"
-#include "nic/control/socket_lock.h"
+#include "nic/control/device_tree.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
+
+// Whether a daemon serves a socket, and goes on doing so.
+
+/// Whether a process listens on the Unix socket at `path` of which nothing says that it is about to
+/// end: no signal that ends it waits to be taken, and it is not exiting. A daemon removes its
+/// socket before it takes such a signal (Server::Retire), so there is no moment between. False also
+/// for a process of another PID namespace, of which this cannot be seen. Does not block.
+bool IsServed(const std::string& path);
+
+// The file that says that a daemon serves a socket.
+
+/// What to do about a file of another user at the path of the socket or of its lock.
+inline constexpr char kForeignFileRemedy[] =
+    "; remove it, or give a --socket in a directory where nobody else makes files";
+
+/// The lock file beside a control socket, which the daemon holds until its ports are closed. The
+/// destructor removes it.
+class SocketLock {
+ public:
+  /// Waits for a daemon that is about to end, for 3 s at most; not for one that goes on (IsServed).
+  /// Errors: AlreadyExists when another daemon has the lock still; PermissionDenied when another
+  /// user owns the file.
+  static absl::StatusOr<SocketLock> Take(const std::string& socket_path);
+  SocketLock() = default;
+  ~SocketLock();
+  SocketLock(SocketLock&&) = default;
+  SocketLock& operator=(SocketLock&&) = delete;
+
+ private:
+  SocketLock(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  std::string path_;
+  Fd fd_;  ///< Empty: there is nothing to remove.
+};
+
+// The socket that programs connect to.
 
 /// A listening socket in the file system, and a lock file beside it, which says that a daemon
 /// serves the socket. The destructor removes the socket, and the lock if nobody has taken it.

@@ -1,17 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
+// The directory of files about the devices, beside the control socket, in a place where other users
+// may make files too.
 #include "nic/control/device_tree.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "nic/devices/device_files.h"
-#include "nic/devices/gid_entries.h"
+#include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/port_congestion.h"
+#include "pipeline/os/shared_memory.h"
+
+namespace uroce {
+namespace {
+
+constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+constexpr mode_t kDirectoryMode = 0755;
+constexpr mode_t kFileMode = 0644;
+
+std::vector<std::string> NamesIn(const Fd& directory) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(dup(directory.get())), closedir);
+  if (entries == nullptr) return names;
+  while (const dirent* entry = readdir(entries.get())) {
+    const absl::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  return names;
+}
+
+void RemoveAt(int parent, const std::string& name) {
+  if (unlinkat(parent, name.c_str(), 0) == 0) return;
+  const Fd directory(openat(parent, name.c_str(), kOpenDirectory));
+  if (!directory) return;
+  for (const std::string& inner : NamesIn(directory)) RemoveAt(directory.get(), inner);
+  unlinkat(parent, name.c_str(), AT_REMOVEDIR);
+}
+
+}  // namespace
+
+OwnTree::OwnTree(std::string path, Fd directory)
+    : path_(std::move(path)), directory_(std::move(directory)) {}
+
+absl::StatusOr<OwnTree> OwnTree::Make(const std::string& path) {
+  if (mkdir(path.c_str(), kDirectoryMode) != 0 && errno != EEXIST) {
+    return SystemError(path.c_str(), errno);
+  }
+  Fd directory(open(path.c_str(), kOpenDirectory));
+  struct stat status {};
+  if (!directory || fstat(directory.get(), &status) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(path, " is no directory"));
+  }
+  if (status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(path, " belongs to user ", status.st_uid,
+                                                    ", or others than its user may write to it"));
+  }
+  return OwnTree(path, std::move(directory));
+}
+
+absl::StatusOr<Fd> OwnTree::OpenParent(absl::string_view& name, bool makes_it) const {
+  Fd parent(openat(directory_.get(), ".", kOpenDirectory));
+  for (size_t slash = name.find('/'); parent && slash != name.npos; slash = name.find('/')) {
+    const std::string part(name.substr(0, slash));
+    if (makes_it) mkdirat(parent.get(), part.c_str(), kDirectoryMode);
+    parent = Fd(openat(parent.get(), part.c_str(), kOpenDirectory));
+    name.remove_prefix(slash + 1);
+  }
+  if (!parent) return SystemError(path_.c_str(), errno);
+  return parent;
+}
+
+absl::Status OwnTree::WriteFile(absl::string_view name, absl::string_view text) {
+  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/true);
+  if (!parent.ok()) return parent.status();
+  const std::string last(name);
+  const std::string fresh = last + ".new";
+  const Fd file(openat(parent->get(), fresh.c_str(),
+                       O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, kFileMode));
+  const ssize_t written = file ? write(file.get(), text.data(), text.size()) : -1;
+  if (written < 0) return SystemError(path_.c_str(), errno);
+  if (written != static_cast<ssize_t>(text.size())) return SystemError(path_.c_str(), ENOSPC);
+  if (renameat(parent->get(), fresh.c_str(), parent->get(), last.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  return SystemError(path_.c_str(), errno);
+}
+
+absl::StatusOr<Fd> OwnTree::Open(absl::string_view name) const {
+  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/false);
+  if (!parent.ok()) return parent.status();
+  Fd file(openat(parent->get(), std::string(name).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!file) return SystemError(path_.c_str(), errno);
+  return file;
+}
+
+absl::Status OwnTree::Link(absl::string_view name, const char* target) {
+  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/true);
+  if (!parent.ok()) return parent.status();
+  const bool is_there =
+      symlinkat(target, parent->get(), std::string(name).c_str()) == 0 || errno == EEXIST;
+  return is_there ? absl::OkStatus() : SystemError(path_.c_str(), errno);
+}
+
+void OwnTree::Remove(absl::string_view name) {
+  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/false);
+  if (parent.ok()) RemoveAt(parent->get(), std::string(name));
+}
+
+OwnTree::~OwnTree() {
+  // If another user has put something there, rmdir removes an empty directory at most.
+  if (directory_) rmdir(path_.c_str());
+}
+
+}  // namespace uroce
 
 namespace uroce::nic {
 namespace {

@@ -1,20 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second socket of a program, over which it sends the files of its memory to the daemon.
+// The socket on which a program hands over its memory and files.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "nic/base/background_tasks.h"
 #include "nic/base/event_loop.h"
-#include "nic/base/fd.h"
-#include "nic/base/stranger_socket.h"
-#include "nic/control/admission.h"
-#include "nic/control/lent_file.h"
+#include "nic/base/quota.h"
 #include "nic/objects/program.h"
+#include "nic/objects/xrc_domain.h"
+#include "pipeline/os/credentials.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/side_thread.h"
+#include "pipeline/os/unix_socket.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
+
+// Files that a program lends the daemon: its own memory, and files that it has mapped shared. These
+// fds are untrusted: a thread that uses one may block, so all functions here run on threads that no
+// other thread waits for.
+
+/// The process that connected, and the credentials of its user.
+struct Lender {
+  pid_t pid = 0;
+  Credentials user;
+};
+
+/// Part of a file, mapped.
+struct LentFile {
+  Mapping mapping;
+  uint64_t offset = 0;
+  bool writable = false;
+};
+
+/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing. Moves the file
+/// position of `fd`.
+bool IsMemoryFile(int fd);
+
+/// Maps the part of `file` that `request` asks for. Returns 0 or an errno: EINVAL (not a file on
+/// tmpfs or hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
+[[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
+
+/// Identifies the file `file`, and holds its identity without keeping its contents; `thread` will
+/// release it. Returns 0 or an errno: EBADF when `file` was opened with O_PATH, which needs no
+/// right to the file; EOPNOTSUPP on FUSE, whose server could block the thread for ever.
+[[nodiscard]] int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread,
+                              XrcFile& found);
+
+/// Opens the file behind the lender's mapping that `request` names. The daemon adds only its
+/// privilege to look there (CAP_CHECKPOINT_RESTORE). From then on the calling thread otherwise has
+/// only the rights of the lender's user, so that it cannot look into a process that reuses the PID,
+/// nor into a program that now runs as another user. Returns 0 or an errno; EACCES when the mapping
+/// is not shared, or does not allow the access now.
+[[nodiscard]] int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file);
+
+// The second socket of a program, over which it sends the files of its memory to the daemon.
 
 /// An untrusted fd may block the thread that uses or closes it. So the connection's side thread
 /// receives each message and checks, maps and closes its fd. The control thread only learns the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers and deregisters memory regions, step by step.
+// Registers and deregisters memory regions of one program, on a side thread if that takes long.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,32 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "nic/base/background_tasks.h"
-#include "nic/base/message.h"
-#include "nic/control/deferred_reply.h"
-#include "nic/control/segment_list.h"
+#include "absl/status/statusor.h"
+#include "nic/base/event_loop.h"
+#include "nic/base/reply.h"
 #include "nic/objects/regions.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
+
+// Collects the segments of a region when one message cannot hold all of them.
+
+/// Collects the segments that precede REG_MR. Bounded by UROCE_MAX_MR_PARTS. Pure.
+class SegmentList {
+ public:
+  /// Adds the `count` segments in `bytes` as numbers `first` and following; `first` 0 starts anew.
+  /// Errors: InvalidArgument.
+  absl::Status Add(uint32_t first, uint32_t count, std::span<const uint8_t> bytes);
+  /// Returns all `count` segments of a region; `bytes` holds the last ones. If `bytes` holds all of
+  /// them, the collected segments stay for another region. Errors: InvalidArgument.
+  absl::StatusOr<std::vector<uroce_mr_segment>> Take(uint32_t count,
+                                                     std::span<const uint8_t> bytes);
+
+ private:
+  std::vector<uroce_mr_segment> collected_;
+};
+
+// Registers and deregisters memory regions, step by step.
 
 /// To register, a region is planned; its pages are populated, on a side thread if that takes long;
 /// it is published once no earlier copy into its memory is running. To deregister, a region is

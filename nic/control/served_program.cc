@@ -7,14 +7,13 @@
 #include <vector>
 
 #include "nic/base/event_loop.h"
-#include "nic/base/user_turns.h"
-#include "nic/connections/cm_files.h"
+#include "nic/base/rate.h"
 #include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/control/control_context.h"
 #include "nic/control/memory_socket.h"
 #include "nic/control/monitor.h"
-#include "nic/objects/cqe_moves.h"
+#include "nic/objects/completion_queues.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 #include "nic/paths/neighbours.h"

@@ -8,15 +8,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/base/message.h"
-#include "nic/base/side_thread.h"
-#include "nic/control/admission.h"
+#include "nic/base/quota.h"
+#include "nic/base/reply.h"
 #include "nic/control/command_body.h"
-#include "nic/control/deferred_reply.h"
 #include "nic/control/registrations.h"
 #include "nic/net/followed_paths.h"
 #include "nic/objects/client.h"
 #include "nic/objects/queue_pairs.h"
+#include "pipeline/os/side_thread.h"
 #include "pipeline/shm/abi/uroce_cm_commands.h"
 
 namespace uroce::nic {

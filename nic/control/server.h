@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control socket and all connections on it.
+// The control socket with all its connections, and the maintenance of the ports.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,33 @@
 #include <memory>
 
 #include "nic/base/event_loop.h"
-#include "nic/base/fd.h"
 #include "nic/control/control_socket.h"
 #include "nic/control/device_tree.h"
-#include "nic/control/live_counters.h"
-#include "nic/control/served_addresses.h"
 #include "nic/control/statistics.h"
+#include "nic/net/kernel_resources.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
+
+// Warns when another NIC serves an address of the kernel that one of the daemon's NICs serves.
+
+class NicDevice;
+
+/// Two such NICs get the same packets. Queue pairs with numbers of one are mostly unknown to the
+/// other, so that much works; but both answer what goes to queue pair 1: a connection may be
+/// refused by the NIC that does not know the service. Which daemon was meant nobody can tell, and
+/// anybody can put up a sign: a line in the log and no error. Control thread.
+class ServedAddresses {
+ public:
+  /// Call it when the device is there, and when its addresses or its interface may have changed.
+  void Update(const NicDevice& device);
+  void Forget(const NicDevice& device) { signs_.erase(&device); }
+
+ private:
+  std::map<const NicDevice*, AddressSigns> signs_;
+};
+
+// The control socket and all connections on it.
 
 class Nic;
 class NicDevice;

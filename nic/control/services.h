@@ -2,9 +2,8 @@
 // The services that run on the control thread for all connections.
 #pragma once
 
-#include "nic/base/background_tasks.h"
 #include "nic/base/event_loop.h"
-#include "nic/capture/history_recorder.h"
+#include "nic/capture/packet_histories.h"
 #include "nic/connections/path_services.h"
 #include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"

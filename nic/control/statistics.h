@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters of all devices for those that ask often.
+// The counters of all devices for readers that ask often, and the files that show them while a
+// program has them open.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "nic/base/event_loop.h"
-#include "nic/dumps/dump_context.h"
-#include "nic/metrics/snapshot.h"
+#include "nic/control/device_tree.h"
+#include "nic/dumps/dump_stream.h"
+#include "nic/metrics/open_metrics.h"
 #include "nic/objects/client.h"
 #include "pipeline/base/types.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
+
+// The counters of all devices for those that ask often.
 
 class StatWalk;
 
@@ -49,6 +58,60 @@ class Statistics {
   std::shared_ptr<const Snapshot> newest_;
   std::vector<Answer> waiting_;
   EventLoop::Id next_ = 0;
+};
+
+// Files of counters that are fresh when they are read, below ports/1 of each device of the tree
+// (nic/devices/device_files.h).
+
+class Nic;
+class Statistics;
+
+/// Each file has a write lease (fcntl(2), F_SETLEASE): who opens it waits in the kernel until this
+/// object has written the file anew and gives the lease up. So files cost nothing while nobody
+/// opens them. Leases are taken again after the time that an answer of Statistics is fresh.
+/// A file that somebody keeps open, and every file where the file system has no leases, is written
+/// at first every few milliseconds, later once a second; then a reader may see a number between two
+/// looks.
+/// There are none when they would be more than half of the files that the daemon may have open.
+/// Control thread, which blocks SIGIO once it has leases.
+class LiveCounters {
+ public:
+  /// Writes all files for the first time. References outlive this object.
+  LiveCounters(EventLoop& loop, const Nic& nic, Statistics& statistics, OwnTree& tree);
+  ~LiveCounters();
+  LiveCounters(const LiveCounters&) = delete;
+  LiveCounters& operator=(const LiveCounters&) = delete;
+
+  /// A device has come: its files are made soon.
+  void OnAdded();
+  /// A device is about to go: nothing is written to its files any more.
+  void OnRemoved(const std::string& name);
+
+ private:
+  struct File {
+    std::string name;  ///< Below ports/1.
+    Fd fd;
+    std::string text;
+  };
+
+  void OnOpened();
+  void Refresh();
+  void Write(const Snapshot& snapshot);
+  void MakeMissingFiles(const Snapshot& snapshot);
+  absl::Status MakeFilesOf(const DeviceSnapshot& device);
+  void TakeLeases();
+
+  EventLoop& loop_;
+  const Nic& nic_;
+  Statistics& statistics_;
+  OwnTree& tree_;
+  Fd signals_;  ///< SIGIO: somebody opens a file.
+  EventLoop::Id watch_ = 0;
+  EventLoop::Id next_ = 0;
+  Nanos without_lease_{0};  ///< How long a file without its lease is left as it is.
+  bool is_refreshing_ = false;
+  bool has_given_up_ = false;
+  std::map<std::string, std::vector<File>> files_;  ///< By the name of the device.
 };
 
 }  // namespace uroce::nic

@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
-#include "nic/base/fd.h"
-#include "pipeline/datapath/port/host_link.h"
+#include "pipeline/datapath/frames/frame_link.h"
 #include "pipeline/datapath/worker/worker.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
 

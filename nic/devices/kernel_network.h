@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "drivers/dpdk/kernel_mute.h"
+#include "drivers/kernel/kernel_interface.h"
 #include "nic/net/address.h"
 #include "nic/net/netlink.h"
 

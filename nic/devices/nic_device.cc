@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// One NIC of the daemon: its port, its addresses, and the attributes that programs query.
 #include "nic/devices/nic_device.h"
 
+#include <infiniband/verbs.h>
 #include <net/if.h>
 #include <spdlog/spdlog.h>
 
@@ -9,13 +11,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "drivers/absent_port.h"
 #include "nic/devices/modify_rules.h"
-#include "nic/devices/port_attributes.h"
-#include "nic/devices/queue_layout.h"
-#include "nic/net/tap_interface.h"
+#include "nic/devices/verbs_attributes.h"
+#include "nic/net/kernel_resources.h"
 #include "nic/settings/port_congestion.h"
-#include "pipeline/transport/path_mtu.h"
+#include "pipeline/port/port.h"
+#include "pipeline/transport/request_shape.h"
 
 namespace uroce::nic {
 namespace {
@@ -280,6 +281,21 @@ const std::vector<InterfaceAddress>& NicDevice::Addresses() const {
   if (is_host()) return usable_addresses_;
   const bool given = !config_.addresses.empty() || info_.interface.empty();
   return given ? config_.addresses : network_.addresses();
+}
+
+std::vector<uroce_gid_entry> GidEntries(const NicDevice& device) {
+  std::vector<uroce_gid_entry> entries(GidTable::kLength);
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    uroce_gid_entry& entry = entries[index];
+    entry.index = index;
+    const std::optional<GidEntry> gid = device.gids().At(index);
+    if (!gid) continue;
+    std::copy(gid->gid.bytes.begin(), gid->gid.bytes.end(), entry.gid);
+    entry.valid = 1;
+    entry.type = IBV_GID_TYPE_ROCE_V2;
+    entry.ifindex = static_cast<uint32_t>(device.InterfaceOf(gid->vlan_id));
+  }
+  return entries;
 }
 
 }  // namespace uroce::nic

@@ -13,23 +13,24 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "drivers/port.h"
-#include "nic/base/fd.h"
 #include "nic/devices/kernel_network.h"
-#include "nic/net/gid_table.h"
-#include "nic/net/kernel_groups.h"
+#include "nic/net/kernel_resources.h"
 #include "nic/net/net_device.h"
 #include "nic/settings/config.h"
-#include "nic/settings/port_addition.h"
-#include "pipeline/datapath/port/device.h"
-#include "pipeline/datapath/port/gsi_link.h"
-#include "pipeline/datapath/port/host_link.h"
+#include "nic/settings/port_settings.h"
+#include "pipeline/datapath/device/device.h"
+#include "pipeline/datapath/frames/frame_link.h"
 #include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/port/port.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::drivers {
+
+// One NIC of the daemon: its port, its addresses, and the attributes that programs query.
+
 class FaultPort;
-}
+}  // namespace uroce::drivers
 
 namespace uroce::nic {
 
@@ -187,5 +188,10 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   datapath::Counters ended_counters_;
   datapath::Device datapath_;
 };
+
+// The GID table of a device in the form that programs get.
+
+/// Returns every slot, including empty ones.
+std::vector<uroce_gid_entry> GidEntries(const NicDevice& device);
 
 }  // namespace uroce::nic

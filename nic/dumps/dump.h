@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "nic/dumps/dump_context.h"
 #include "nic/dumps/dump_stream.h"
 #include "pipeline/base/types.h"
 

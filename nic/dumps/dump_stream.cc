@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Dumps as their texts are made and sent: in pieces, as the client that asked for the dump reads;
+// lists of the objects in tables of programs.
 #include "nic/dumps/dump_stream.h"
 
 #include <sys/epoll.h>
@@ -8,10 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/one_way_socket.h"
-#include "nic/base/user_turns.h"
+#include "nic/base/rate.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
+#include "pipeline/os/unix_socket.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
@@ -92,6 +95,28 @@ bool DumpStream::Continue(Nanos deadline) {
     if (sent < 0) return errno == EAGAIN;
     sent_bytes_ += static_cast<size_t>(sent);
   } while (Nic::Now() < deadline);
+  return true;
+}
+
+bool TablesSource::AppendItems(std::string& text) {
+  for (const Client* client : context_.clients()) {
+    if (client->id() < client_) continue;
+    if (client->id() != client_) table_ = handle_ = 0;
+    client_ = client->id();
+    if (client->program() == nullptr || !asker_.MaySee(*client)) continue;
+    if (!AppendAllOf(*client, text)) return true;
+  }
+  return false;
+}
+
+bool TablesSource::AppendAllOf(const Client& client, std::string& text) {
+  while (table_ < tables_) {
+    if (text.size() >= kPieceBytes) return false;
+    handle_ = AddNext(client, table_, handle_, text);
+    if (handle_ != UROCE_NONE) continue;
+    ++table_;
+    handle_ = 0;
+  }
   return true;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends a dump to the client that asked for it, in pieces, as the client reads.
+// Dumps as their texts are made and sent: in pieces, as the client that asked for the dump reads;
+// lists of the objects in tables of programs.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +9,43 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nic/base/event_loop.h"
-#include "nic/base/fd.h"
-#include "nic/dumps/dump_context.h"
+#include "pipeline/os/fd.h"
+
+namespace uroce {
+
+// The parts of the daemon that dumps read.
+
+class EventLoop;
+class UserTurns;
+
+}  // namespace uroce
 
 namespace uroce::nic {
+
+class Client;
+class HistoryRecorder;
+class Nic;
+class PeerAgreements;
+class RdmaCmHost;
+
+/// All references outlive every dump.
+struct DumpContext {
+  EventLoop& loop;
+  Nic& nic;
+  UserTurns& turns;
+  const RdmaCmHost& rdma_cm;
+  const PeerAgreements& peers;
+  const HistoryRecorder& histories;
+  /// Returns all clients in the order of their ids.
+  std::function<std::vector<const Client*>()> clients;
+};
+
+// Sends a dump to the client that asked for it, in pieces, as the client reads.
 
 /// Produces the text of a dump. Control thread. Objects may come and go between two calls.
 class DumpSource {
@@ -94,6 +124,36 @@ class DumpStream {
   std::string piece_;
   size_t sent_bytes_ = 0;  ///< Of `piece_`.
   bool is_last_ = false;
+};
+
+// A dump of the objects in tables of programs.
+
+/// JSON: {"name":[item,item]}, for the programs that the asker may see. Iterates over one or
+/// several tables of each program. Programs and objects may come and go between two pieces.
+class TablesSource : public ListSource {
+ public:
+  TablesSource(absl::string_view name, const DumpContext& context, const Client& asker,
+               uint32_t tables = 1)
+      : ListSource(name), context_(context), asker_(asker), tables_(tables) {}
+
+ protected:
+  /// Adds the object with this handle, or the next one, of the program's table number `table`.
+  /// Returns the handle at which to continue, or UROCE_NONE after the last.
+  virtual uint32_t AddNext(const Client& client, uint32_t table, uint32_t handle,
+                           std::string& text) = 0;
+  const DumpContext& context() const { return context_; }
+
+ private:
+  bool AppendItems(std::string& text) final;
+  /// Returns false when the piece is full.
+  bool AppendAllOf(const Client& client, std::string& text);
+
+  const DumpContext& context_;
+  const Client& asker_;
+  const uint32_t tables_;
+  uint32_t client_ = 0;  ///< Where to continue, as are the next two.
+  uint32_t table_ = 0;
+  uint32_t handle_ = 0;
 };
 
 }  // namespace uroce::nic

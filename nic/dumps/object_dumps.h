@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dumps that list objects of programs.
+// The dumps that list objects of programs. Those of queue pairs and connections are defined in
+// files of their own.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of queue pairs as their workers see it, also as JSON.
+// The state of queue pairs and their congestion control as their workers see it, also as JSON.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <span>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "pipeline/datapath/queue/queue_pair.h"
 
 namespace uroce::nic {
+
+// The state of queue pairs as their workers see it, also as JSON.
 
 class Nic;
 struct QueuePairObject;
@@ -85,5 +88,12 @@ class QueuePairWalk {
   uint32_t handle_ = 0;
   std::set<uint32_t> seen_targets_;  ///< Several programs may have opened the same target.
 };
+
+// The settings of congestion control as JSON; that of queue pairs is an object dump.
+
+class Nic;
+
+/// {"settings": [...]}: profile and parameters of each device.
+nlohmann::ordered_json CongestionSettingsJson(const Nic& nic);
 
 }  // namespace uroce::nic

@@ -23,8 +23,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "nic/base/fd.h"
 #include "nic/metrics/open_metrics.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
-#include "nic/metrics/snapshot.h"
-#include "nic/settings/listen_address.h"
+#include "nic/metrics/open_metrics.h"
+#include "nic/settings/setting.h"
 
 namespace uroce::nic {
 

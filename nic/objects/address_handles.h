@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address handles of a program.
+// Address handles of a program, and the paths of packets that address vectors name.
 #pragma once
 
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nic/devices/nic_device.h"
 #include "nic/net/followed_paths.h"
 #include "nic/objects/contexts.h"
-#include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
-#include "nic/objects/program_part.h"
-#include "pipeline/datapath/queue/address_table.h"
+#include "nic/objects/resources.h"
+#include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
+
+// Turns address vectors of programs into the paths of packets.
+
+/// The path from an address of the device to a destination. Error messages begin with `what`.
+/// Errors: InvalidArgument: the source index is empty, there is no destination, or the two are of
+/// different families.
+absl::StatusOr<PathKey> PathKeyOf(absl::string_view what, const NicDevice& device,
+                                  const uroce_ah_attr& attr);
+
+/// The path with the next hop's MAC `destination`; the other fields come from `attr`. The caller
+/// adds the queue pair and the UDP source port.
+datapath::Path MakePath(const PathKey& key, const Mac& destination, const uroce_ah_attr& attr);
+
+// Address handles of a program.
 
 struct AddressHandle {
   ProtectionDomain* pd = nullptr;

@@ -1,15 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
+// Completion channels and completion queues of a program. A queue has a ring on every worker that
+// has queue pairs using it; the ring is made with the first of these queue pairs.
 #include "nic/objects/completion_queues.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/one_way_socket.h"
-#include "nic/devices/queue_layout.h"
-#include "nic/objects/still_in_use.h"
+#include "nic/devices/verbs_attributes.h"
+#include "nic/objects/contexts.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
+
+bool CqeMoves::MoveSome(uint32_t most) {
+  while (!rings_.empty()) {
+    Ring& ring = rings_.back();
+    const uint32_t waiting = ring.moved.waiting;
+    const uint32_t end = ring.done + std::min(most, waiting - ring.done);
+    rings::CopyWaiting(ring.moved.from, ring.moved.produced - waiting, ring.done, end, ring.to);
+    most -= end - ring.done;
+    ring.done = end;
+    if (ring.done < waiting) return false;
+    rings_.pop_back();
+  }
+  return true;
+}
+
 namespace {
 
 using datapath::CompletionRing;

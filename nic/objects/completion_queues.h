@@ -10,14 +10,37 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
-#include "nic/objects/cqe_moves.h"
-#include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
-#include "nic/objects/program_part.h"
+#include "nic/objects/resources.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/shm/abi/uroce_commands.h"
+#include "pipeline/shm/rings/completion_queue.h"
 
 namespace uroce::nic {
+
+// Moves CQEs from the old rings of a resized completion queue to the new ones.
+
+/// The program waits for the end, and the workers write behind these CQEs, so they may be moved
+/// some at a time. Control thread.
+class CqeMoves {
+ public:
+  void Add(const datapath::CompletionRing::Moved& ring, const rings::CqeRingLayout& to) {
+    rings_.push_back({ring, to});
+  }
+  /// Moves up to `most` CQEs. Returns false when some are left.
+  bool MoveSome(uint32_t most);
+
+ private:
+  struct Ring {
+    datapath::CompletionRing::Moved moved;
+    rings::CqeRingLayout to;
+    uint32_t done = 0;  ///< CQEs that are moved.
+  };
+  std::vector<Ring> rings_;  ///< The unfinished rings; taken from the back.
+};
+
+// Completion channels and completion queues of a program. A queue has a ring on every worker that
+// has queue pairs using it; the ring is made with the first of these queue pairs.
 
 struct Channel {
   Context* context = nullptr;

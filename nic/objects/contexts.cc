@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Contexts and protection domains of a program.
 #include "nic/objects/contexts.h"
 
 #include <sys/random.h>
@@ -8,10 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/one_way_socket.h"
-#include "nic/base/shared_memory.h"
-#include "nic/devices/gid_entries.h"
-#include "nic/objects/still_in_use.h"
+#include "nic/devices/nic_device.h"
+#include "pipeline/os/shared_memory.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
 namespace {

@@ -9,13 +9,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/objects/handle_table.h"
+#include "absl/strings/str_cat.h"
 #include "nic/objects/objects.h"
 #include "nic/objects/program_core.h"
-#include "nic/objects/program_part.h"
+#include "nic/objects/resources.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
+
+// The refusal to destroy what other objects use.
+
+/// `kind` as programs know it: "cq", "pd".
+inline absl::Status StillInUse(const char* kind, uint32_t users) {
+  return absl::FailedPreconditionError(absl::StrCat(kind, ": ", users, " objects still use it"));
+}
+
+// Contexts and protection domains of a program.
 
 /// Control thread.
 class Contexts : public ProgramPart {

@@ -10,11 +10,11 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/mapping_guard.h"
 #include "nic/objects/address_handles.h"
 #include "nic/objects/program.h"
-#include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
 namespace {

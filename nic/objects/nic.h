@@ -10,21 +10,19 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "nic/base/fd.h"
-#include "nic/base/side_thread.h"
 #include "nic/devices/device_table.h"
 #include "nic/devices/exception_path.h"
 #include "nic/devices/nic_device.h"
 #include "nic/net/followed_paths.h"
-#include "nic/objects/domain.h"
-#include "nic/objects/failure_inbox.h"
 #include "nic/objects/numbers.h"
-#include "nic/objects/overflow_inbox.h"
-#include "nic/objects/user_account.h"
+#include "nic/objects/resources.h"
+#include "nic/objects/worker_inboxes.h"
 #include "nic/objects/xrc_domain.h"
 #include "nic/settings/config.h"
-#include "pipeline/datapath/memory/key_table.h"
-#include "pipeline/datapath/worker/workers.h"
+#include "pipeline/datapath/memory/memory_keys.h"
+#include "pipeline/datapath/worker/worker.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/side_thread.h"
 
 namespace uroce::drivers {
 class SwitchNetwork;
@@ -48,7 +46,7 @@ class Nic {
   Nic& operator=(const Nic&) = delete;
 
   const Config& config() const { return config_; }
-  /// Takes what may change while the daemon runs (nic/settings/config_change.h), but for the
+  /// Takes what may change while the daemon runs (nic/settings/config.h), but for the
   /// devices' own settings. Programs that are there keep their limits; those of their users apply
   /// to what they ask for from now on.
   void TakeSettings(const Config& next);

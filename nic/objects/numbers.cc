@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Numbers that are unique in the daemon: of queue pairs, keys and XRC receive queues; and
+// protection domains, which several programs may share.
 #include "nic/objects/numbers.h"
 
 #include <algorithm>
 
-#include "pipeline/base/steering.h"
+#include "pipeline/base/types.h"
 
 namespace uroce::nic {
 
@@ -22,6 +24,24 @@ uint32_t QueuePairNumbers::Take(uint32_t worker, Nanos now) {
 void QueuePairNumbers::Release(Qpn qpn, Nanos now) {
   --counts_[OwnerOf(qpn, workers())];
   pool_.Release(qpn.value(), now);
+}
+
+Domain::Use Domain::Begin(Users& its, const Users& other) {
+  if (!other.expired()) return nullptr;
+  Use use = its.lock();
+  if (use == nullptr) its = use = std::make_shared<char>();
+  return use;
+}
+
+// A program can make so many domains that the numbers wrap around.
+std::shared_ptr<Domain> Domains::Make() {
+  do {
+    last_ = last_ == most_ ? datapath::kNoPd + 1 : last_ + 1;
+  } while (!held_.insert(last_).second);
+  return {new Domain(last_), [this](Domain* domain) {
+            held_.erase(domain->number());
+            delete domain;
+          }};
 }
 
 }  // namespace uroce::nic

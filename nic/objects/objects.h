@@ -7,10 +7,10 @@
 #include <memory>
 #include <optional>
 
-#include "nic/base/fd.h"
 #include "nic/devices/nic_device.h"
-#include "nic/objects/domain.h"
-#include "pipeline/datapath/queue/event_records.h"
+#include "nic/objects/numbers.h"
+#include "pipeline/datapath/queue/notification.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Construction of a program, and the order in which its objects are destroyed.
+// All objects of one program: its parts, the order in which they are destroyed, and what it imports
+// from other programs.
 #include "nic/objects/program.h"
 
+#include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace uroce::nic {
+
+// Construction of a program, and the order in which its objects are destroyed.
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid,
                                                        std::shared_ptr<SideThread> files_thread) {
@@ -40,6 +48,70 @@ absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext
   ForEachPart([&context = **found](ProgramPart& part) { part.EndAllOf(context); });
   contexts_.Remove(handle);
   return regions_.TakeEnded();
+}
+
+// Contexts, protection domains and regions that programs share: ibv_import_device(3). An imported
+// object refers to the maker's object, and is useless once that is gone.
+
+namespace {
+
+absl::Status NotImported(const char* kind) {
+  return absl::InvalidArgumentError(absl::StrCat(kind, ": it is not of an imported context"));
+}
+
+/// The maker of an imported context's original. `kind` is the kind of object to import from it.
+absl::StatusOr<Program*> MakerOf(Nic& nic, const Context& context, const char* kind) {
+  if (!context.origin) return NotImported(kind);
+  const auto found = nic.programs().find(context.origin->program);
+  if (found != nic.programs().end()) return found->second;
+  return absl::InvalidArgumentError("the program that made it is gone");
+}
+
+}  // namespace
+
+absl::StatusOr<uroce_import_context_reply> Program::ImportContext(const uroce_context_name& name,
+                                                                  Fd& events) {
+  Nic& nic = core_->nic();
+  for (const auto& [id, maker] : nic.programs()) {
+    const std::optional<uint32_t> made = maker->contexts_.Named(name);
+    if (!made) continue;
+    const absl::StatusOr<Context*> origin = maker->contexts_.Find(*made);
+    if (!origin.ok()) return origin.status();
+    NicDevice& device = *(*origin)->device;
+    const absl::StatusOr<uint32_t> own = contexts_.Import(device, ForeignObject{id, *made}, events);
+    if (!own.ok()) return own.status();
+    return uroce_import_context_reply{*own, device.index()};
+  }
+  return absl::InvalidArgumentError("there is no context of this name");
+}
+
+absl::StatusOr<uint32_t> Program::ImportPd(const uroce_import& request) {
+  const absl::StatusOr<Context*> context = contexts_.Find(request.owner);
+  if (!context.ok()) return context.status();
+  const absl::StatusOr<Program*> maker = MakerOf(core_->nic(), **context, "context");
+  if (!maker.ok()) return maker.status();
+  const absl::StatusOr<ProtectionDomain*> made = (*maker)->contexts_.FindPd(request.handle);
+  if (!made.ok()) return made.status();
+  const absl::StatusOr<Context*> origin = (*maker)->contexts_.Find((*context)->origin->handle);
+  if (!origin.ok() || (*made)->context != *origin) return NotImported("pd");
+  const std::shared_ptr<Domain>& domain = (*made)->domain;
+  Domain::Use share = *maker == this ? nullptr : domain->Share();
+  if (*maker != this && share == nullptr) {
+    return absl::UnimplementedError("pd: it has copied memory, which cannot be shared");
+  }
+  return contexts_.AddPd(**context, domain, std::move(share));
+}
+
+absl::StatusOr<uroce_import_mr_reply> Program::ImportMr(const uroce_import& request) {
+  const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.owner);
+  if (!pd.ok()) return pd.status();
+  const absl::StatusOr<Program*> maker = MakerOf(core_->nic(), *(*pd)->context, "pd");
+  if (!maker.ok()) return maker.status();
+  const absl::StatusOr<MemoryObject*> made = (*maker)->regions_.Find(request.handle);
+  if (!made.ok()) return made.status();
+  const datapath::MemoryRegion& region = (*made)->region;
+  if (region.pd != (*pd)->number()) return NotImported("mr");
+  return uroce_import_mr_reply{region.length_bytes, region.key, region.key};
 }
 
 }  // namespace uroce::nic

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All objects of one program: its parts, and the order in which they are destroyed.
+// All objects of one program: its parts, the order in which they are destroyed, and what it imports
+// from other programs.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +10,21 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "nic/base/side_thread.h"
 #include "nic/objects/address_handles.h"
 #include "nic/objects/completion_queues.h"
 #include "nic/objects/contexts.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/queue_pairs.h"
 #include "nic/objects/regions.h"
-#include "nic/objects/remapped_regions.h"
-#include "nic/objects/segments.h"
 #include "nic/objects/shared_receive_queues.h"
 #include "nic/objects/windows.h"
 #include "nic/objects/xrc.h"
+#include "pipeline/os/side_thread.h"
 
 namespace uroce::nic {
 
 /// Control thread. Handles come from the program: each method of a part checks them. Statuses map
-/// to errno values of verbs (nic/base/message.h). The destructor ends everything: queue pairs, then
+/// to errno values of verbs (nic/base/reply.h). The destructor ends everything: queue pairs, then
 /// the objects they used, then the memory, once the workers have released it.
 class Program {
  public:

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What all parts of a program share: its numbers, its queue memory and its session; and what a part
+// is.
 #include "nic/objects/program_core.h"
 
 #include <sys/eventfd.h>
@@ -7,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "nic/base/shared_memory.h"
+#include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
 namespace {

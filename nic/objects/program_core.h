@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts of a program share: its numbers, its queue memory, and its session.
+// What all parts of a program share: its numbers, its queue memory and its session; and what a part
+// is.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +8,37 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nic/base/fd.h"
-#include "nic/objects/arena.h"
 #include "nic/objects/nic.h"
-#include "nic/objects/user_account.h"
-#include "pipeline/datapath/queue/pollers.h"
-#include "pipeline/datapath/queue/record_socket.h"
+#include "nic/objects/resources.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/queue/session.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
+
+// A part of a program: the objects of one kind, or of kinds that belong together.
+
+struct Context;
+
+/// Ends objects with their context or program. Parts are called in the order of
+/// Program::ForEachPart: a part that uses objects of another comes before it. Control thread.
+class ProgramPart {
+ public:
+  virtual ~ProgramPart() = default;
+
+  /// Destroys all objects of the context.
+  virtual void EndAllOf(const Context& context) = 0;
+
+  // ---- at the program's end, in this order ----
+  /// Takes the objects that workers own from them, some at a time.
+  virtual void LeaveWorkers() {}
+  /// Removes the objects that all workers can find. A grace period follows.
+  virtual void Unpublish() {}
+  /// Releases what others may get next: numbers, keys, places in tables of the daemon.
+  virtual void Release() {}
+};
+
+// What all parts of a program share: its numbers, its queue memory, and its session.
 
 /// Outlives the parts. Workers hold the program's session between Join and Worker::RemoveSession.
 /// Control thread.

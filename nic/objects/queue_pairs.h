@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs of a program: those it made, and the XRC targets that it has opened.
+// Queue pairs of a program: those it made, and the XRC targets that it has opened; the multicast
+// groups that they are attached to.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/devices/queue_layout.h"
+#include "nic/devices/verbs_attributes.h"
 #include "nic/objects/completion_queues.h"
 #include "nic/objects/contexts.h"
-#include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
-#include "nic/objects/program_part.h"
 #include "nic/objects/queue_pair_object.h"
+#include "nic/objects/resources.h"
 #include "nic/objects/shared_receive_queues.h"
 #include "nic/objects/xrc.h"
 #include "pipeline/shm/abi/uroce_commands.h"

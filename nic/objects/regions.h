@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions of a program.
+// Memory regions of a program, and the segments that they refer to: memory that the program and the
+// daemon both map.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,15 +15,89 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
-#include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
-#include "nic/objects/program_part.h"
-#include "nic/objects/remapped_regions.h"
-#include "nic/objects/segments.h"
-#include "pipeline/datapath/memory/memory_region.h"
+#include "nic/objects/resources.h"
+#include "pipeline/datapath/memory/memory_keys.h"
+#include "pipeline/os/shared_memory.h"
+#include "pipeline/os/side_thread.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
+
+// Regions whose copied parts refer to the program's addresses: a later region may map these.
+
+struct MemoryObject;
+struct Segment;
+
+/// Holds the published regions with such parts. Control thread.
+class RemappedRegions {
+ public:
+  explicit RemappedRegions(ProgramCore& core) : core_(core) {}
+
+  /// Adds `memory` if parts of it refer to addresses.
+  void Add(MemoryObject& memory);
+  void Remove(MemoryObject& memory) { regions_.erase(&memory); }
+  /// Lets regions use the mappings of `memory` for what they copied there. True: some regions
+  /// changed, and copies that have begun may still be running.
+  bool Map(const MemoryObject& memory);
+  /// Lets regions that use `mapping`, or a part of it, copy again.
+  void Unmap(std::span<const uint8_t> mapping);
+
+ private:
+  /// `segments`: the segments that `parts` point into, beside those of `memory`.
+  void Replace(MemoryObject& memory, std::vector<datapath::MrSegment> parts,
+               const std::vector<std::shared_ptr<Segment>>& segments);
+
+  ProgramCore& core_;
+  std::set<MemoryObject*> regions_;
+};
+
+// Memory that a program and the daemon both map; memory regions refer to it.
+
+/// Memory that the daemon and a program both map: a memfd that replaced pages of the program, or a
+/// part of the program's own file. Regions share a segment; it is unmapped with the last of them.
+struct Segment {
+  GuardedMapping mapping;
+  UserAccount* account = nullptr;  ///< Counts the segment, if set.
+  bool is_own_file = false;        ///< The program's own file, which it can truncate.
+  bool may_write = true;           ///< The file allows it.
+  bool is_writable = false;        ///< Mapped writable, once a region needs it.
+};
+
+/// Maps a segment so that a region with these rights can use it. Errors: InvalidArgument.
+absl::Status AllowAccess(Segment& segment, uint32_t access);
+
+/// Control thread.
+class Segments {
+ public:
+  /// `files_thread` closes what the program lends. `remapped` holds the regions that use a segment
+  /// after remapping.
+  Segments(ProgramCore& core, RemappedRegions& remapped, std::shared_ptr<SideThread> files_thread);
+
+  absl::StatusOr<uint32_t> Create(const uroce_create_segment& request, Fd& file);
+  /// Makes a segment from a mapping of the program's own file. Returns its handle. On an error the
+  /// mapping stays with the caller, who unmaps it where that may take long.
+  absl::StatusOr<uint32_t> AddShared(Mapping&& mapping, bool writable);
+  absl::StatusOr<std::shared_ptr<Segment>*> Find(uint32_t handle) const {
+    return segments_.Find(handle);
+  }
+  /// Call it when no region uses the segment or will. Afterwards no region reaches memory by it.
+  absl::Status Destroy(uint32_t handle);
+  /// Does the same for some pages of a segment; the other pages stay.
+  absl::Status Trim(const uroce_trim_segment& request);
+
+ private:
+  absl::Status CheckMemory(uint64_t length) const;
+  std::shared_ptr<Segment> Make(bool is_own_file) const;
+  absl::StatusOr<uint32_t> Add(Mapping&& mapping, std::shared_ptr<Segment> segment);
+
+  ProgramCore& core_;
+  RemappedRegions& remapped_;
+  const std::shared_ptr<SideThread> files_thread_;
+  HandleTable<std::shared_ptr<Segment>> segments_;
+};
+
+// Memory regions of a program.
 
 struct MemoryObject {
   ProtectionDomain* pd = nullptr;

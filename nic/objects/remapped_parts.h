@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "pipeline/datapath/memory/memory_region.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 
 namespace uroce::nic {
 

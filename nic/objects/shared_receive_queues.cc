@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nic/devices/queue_layout.h"
+#include "nic/devices/verbs_attributes.h"
 
 namespace uroce::nic {
 namespace {

@@ -4,7 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include "absl/strings/str_cat.h"
-#include "pipeline/datapath/memory/window_works.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 
 namespace uroce::nic {
 

@@ -7,10 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
-#include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
-#include "nic/objects/program_part.h"
-#include "pipeline/datapath/memory/memory_region.h"
+#include "nic/objects/resources.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/memory/memory_window.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 

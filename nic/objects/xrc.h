@@ -9,12 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
-#include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
-#include "nic/objects/program_part.h"
+#include "nic/objects/resources.h"
 #include "nic/objects/xrc_domain.h"
-#include "nic/objects/xrc_file.h"
-#include "pipeline/datapath/queue/event_records.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Extended connection (XRC) domains, which several programs share, the files that identify them,
+// and their target queue pairs.
 #include "nic/objects/xrc_domain.h"
 
 #include <fcntl.h>
@@ -9,9 +11,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/shared_memory.h"
-#include "nic/objects/counter_table.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/queue_pair_object.h"
+#include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extended connection (XRC) domains, which several programs share, and their target queue pairs.
+// Extended connection (XRC) domains, which several programs share, the files that identify them,
+// and their target queue pairs.
 #pragma once
 
 #include <compare>
@@ -10,16 +11,27 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nic/base/fd.h"
 #include "nic/devices/nic_device.h"
 #include "nic/objects/queue_pair_object.h"
-#include "nic/objects/xrc_file.h"
-#include "pipeline/datapath/queue/event_records.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/queue/xrc_queues.h"
+#include "pipeline/datapath/queue/shared_receive_queue.h"
 #include "pipeline/datapath/worker/worker.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
+
+// A file that identifies an extended connection (XRC) domain which programs share.
+
+/// Opened with O_PATH: its contents are not accessed, and its inode number is not reused. A side
+/// thread closes it, because closing a file may free all its contents.
+struct XrcFile {
+  std::shared_ptr<const Fd> path;
+  uint64_t file_system = 0;  ///< st_dev
+  uint64_t inode = 0;
+};
+
+// Extended connection (XRC) domains, which several programs share, and their target queue pairs.
 
 class Nic;
 class XrcDomain;

@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "nic/base/timers.h"
+#include "nic/base/event_loop.h"
 #include "nic/cm/types.h"
 #include "nic/net/followed_paths.h"
 #include "nic/net/net_device.h"
-#include "nic/paths/frame_channel.h"
+#include "nic/paths/host_stack.h"
 #include "nic/paths/neighbours.h"
 #include "pipeline/wire/gsi.h"
 
@@ -29,7 +29,7 @@ struct GsiCounters {
 };
 
 /// Control thread. The worker has checked the received frames
-/// (pipeline/datapath/worker/admission.cc).
+/// (pipeline/datapath/worker/receiver.cc).
 class Gsi {
  public:
   using Handler = std::function<void(const cm::Route&, std::span<const uint8_t> mad)>;

@@ -1,17 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the Host of one port: gives it frames and the time, and passes on its events.
+// Connects the host of a port to the network: the channel for frames that are not RoCE, and the
+// timer of the host.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "nic/base/timers.h"
+#include "nic/base/event_loop.h"
 #include "nic/net/host/host.h"
-#include "nic/paths/frame_channel.h"
 
 namespace uroce::nic {
+
+// A channel for frames between the control thread and one device.
+
+/// Implemented on a link to the device's worker (nic/connections/path_services), and by tests.
+/// Control thread.
+class FrameChannel {
+ public:
+  /// Takes a received frame. Returns false if it is malformed, which the channel counts.
+  using Receiver = std::function<bool(std::span<const uint8_t> frame)>;
+
+  virtual ~FrameChannel() = default;
+  /// Null: frames are not delivered. The receiver is never called from within a channel method.
+  virtual void SetReceiver(Receiver receiver) = 0;
+  /// Whether there is room to queue a frame.
+  virtual bool has_room() const = 0;
+  /// Queues a frame for the port. Without room the frame is lost and counted.
+  virtual void Send(std::span<const uint8_t> frame) = 0;
+  /// Whether all frames sent have left for the port.
+  virtual bool is_idle() const = 0;
+};
+
+// Runs the Host of one port: gives it frames and the time, and passes on its events.
 
 /// Control thread.
 class HostStack {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/cm/bindings.h"
 #include "nic/net/address.h"
-#include "nic/net/next_hop.h"
+#include "nic/net/route.h"
 
 namespace uroce::nic {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "nic/net/kernel_routing.h"
 #include "nic/net/net_device.h"
+#include "nic/net/netlink.h"
 
 namespace uroce::nic {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rdma_cm_id as the service keeps it. Pure.
+// One rdma_cm_id as the service keeps it, and the attributes that it gives the program for its
+// queue pair (docs/protocol/cm.md, section 5). Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +9,12 @@
 #include <optional>
 #include <set>
 
-#include "nic/rdma_cm/environment.h"
 #include "nic/rdma_cm/types.h"
 #include "pipeline/wire/psn.h"
 
 namespace uroce::nic::rdma_cm {
+
+// One rdma_cm_id as the service keeps it. Pure.
 
 /// The Q_Key of datagrams between endpoints of the port spaces UDP and IB.
 inline constexpr uint32_t kDatagramQkey = 0x01234567;
@@ -52,5 +54,21 @@ struct Endpoint {
   bool is_datagram() const { return qp_type == IBV_QPT_UD; }
   bool is_xrc() const { return qp_type == IBV_QPT_XRC_SEND || qp_type == IBV_QPT_XRC_RECV; }
 };
+
+// Attributes for ibv_modify_qp of the queue pairs of endpoints (docs/protocol/cm.md, section 5).
+// Pure.
+
+/// The address vector for packets on `path`. `gid_index`: of the path's source.
+ibv_ah_attr AddressVectorOf(const PathRecord& path, uint8_t gid_index);
+
+/// Attributes for a datagram endpoint, or one without a peer: INIT needs no peer, and for datagrams
+/// RTR and RTS do not either. Errors: kWrongState: another state.
+Result UnconnectedAttributes(const Endpoint& endpoint, ibv_qp_state state,
+                             QueuePairAttributes& attributes);
+/// Attributes for an endpoint with a peer. `agreed`: as both sides have agreed. Errors: kInvalid:
+/// not a state to which rdma_cm moves queue pairs.
+Result ConnectedAttributes(const Endpoint& endpoint, ibv_qp_state state,
+                           const cm::QueuePairAttributes& agreed, uint8_t gid_index,
+                           QueuePairAttributes& attributes);
 
 }  // namespace uroce::nic::rdma_cm

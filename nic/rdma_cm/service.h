@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "nic/cm/manager.h"
-#include "nic/rdma_cm/environment.h"
 #include "nic/rdma_cm/types.h"
 
 namespace uroce::nic::rdma_cm {

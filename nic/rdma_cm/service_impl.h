@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of rdma_cm's service: its tables, and the work of each call and message. Only the
-// sources of this room include it.
+// The inside of rdma_cm's service: what each call on an endpoint and each event of the connection
+// manager does. Only the sources of this folder include it.
 #pragma once
 
 #include <cstdint>

@@ -1,25 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration of the daemon: every setting and every limit, checked once. Pure.
-//
-// A setting comes from a flag or from the file. Both become `Setting`s and pass the same checks, so
-// that the same text has the same meaning and the same error message.
+// The configuration of the daemon: every setting and every limit, checked once, and which of them
+// may change while the daemon runs. Pure.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "drivers/port.h"
 #include "nic/net/address.h"
 #include "nic/net/route.h"
 #include "nic/settings/congestion_config.h"
-#include "nic/settings/object_kinds.h"
 #include "nic/settings/setting.h"
 #include "nic/settings/switch_settings.h"
+#include "pipeline/port/port.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
+
+// The kinds of objects that are counted per program and per user: their names, their limits, and
+// where programs read the limits. One row per kind. Pure.
+
+enum class Kind : uint8_t { kSegment, kMr, kMrPart, kMw, kCq, kQp, kAh, kSrq, kXrcd };
+
+/// The limits of a kind.
+struct KindLimits {
+  uint32_t of_program = 0;
+  uint32_t of_user = 0;  ///< Of all programs of one user.
+};
+
+struct KindRow {
+  Kind kind;
+  const char* name;     ///< In messages.
+  const char* setting;  ///< The limits are set by max_SETTING and max_SETTING_per_user.
+  const char* plural;   ///< In the help of these settings.
+  KindLimits limits;    ///< Defaults.
+  KindLimits most;      ///< The highest limits that can be set.
+  uint32_t uroce_device_info::*info = nullptr;  ///< The field of the program's limit, or null.
+};
+
+inline constexpr KindRow kKinds[] = {
+    {Kind::kSegment,
+     "segment",
+     "segments",
+     "swapped memory ranges",
+     {1 << 14, 1 << 14},
+     {1 << 20, 1 << 24}},
+    {Kind::kMr,
+     "mr",
+     "mr",
+     "memory regions",
+     {1 << 16, 1 << 17},
+     {1 << 20, 1 << 24},
+     &uroce_device_info::max_mr},
+    {Kind::kMrPart,
+     "mr part",
+     "mr_parts",
+     "parts of all memory regions",
+     {1 << 17, 1 << 18},
+     {1 << 24, 1 << 24}},
+    {Kind::kMw,
+     "mw",
+     "mw",
+     "memory windows",
+     {1 << 16, 1 << 17},
+     {1 << 20, 1 << 24},
+     &uroce_device_info::max_mw},
+    {Kind::kCq,
+     "cq",
+     "cq",
+     "completion queues",
+     {1 << 14, 1 << 15},
+     {1 << 20, 1 << 24},
+     &uroce_device_info::max_cq},
+    {Kind::kQp,
+     "qp",
+     "qp",
+     "queue pairs",
+     {1 << 14, 1 << 15},
+     {1 << 20, 1 << 24},
+     &uroce_device_info::max_qp},
+    {Kind::kAh,
+     "ah",
+     "ah",
+     "address handles",
+     {32767, 1 << 17},
+     {1 << 20, 1 << 24},
+     &uroce_device_info::max_ah},
+    {Kind::kSrq,
+     "srq",
+     "srq",
+     "shared receive queues",
+     {1 << 12, 1 << 14},
+     {1 << 20, 1 << 24},
+     &uroce_device_info::max_srq},
+    {Kind::kXrcd, "xrcd", "xrcd", "XRC domains", {64, 512}, {1 << 16, 1 << 20}},
+};
+inline constexpr size_t kKindCount = std::size(kKinds);
+
+constexpr const KindRow& RowOf(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
+
+constexpr bool IsEachRowAtItsKind() {
+  for (const KindRow& row : kKinds) {
+    if (&RowOf(row.kind) != &row) return false;
+  }
+  return true;
+}
+static_assert(IsEachRowAtItsKind());
+
+/// The limits of all kinds; initially the defaults of the table.
+class LimitsOfKinds {
+ public:
+  constexpr LimitsOfKinds() {
+    for (const KindRow& row : kKinds) of(row.kind) = row.limits;
+  }
+  constexpr KindLimits& of(Kind kind) { return limits_[static_cast<size_t>(kind)]; }
+  constexpr const KindLimits& of(Kind kind) const { return limits_[static_cast<size_t>(kind)]; }
+
+ private:
+  std::array<KindLimits, kKindCount> limits_{};
+};
+
+// The configuration of the daemon: every setting and every limit, checked once. Pure.
+//
+// A setting comes from a flag or from the file. Both become `Setting`s and pass the same checks, so
+// that the same text has the same meaning and the same error message.
 
 /// One NIC.
 struct DeviceConfig {
@@ -56,7 +166,7 @@ struct Limits {
   uint32_t cqe = 1u << 22;    ///< In one CQ.
   uint32_t qp_wr = 1u << 15;  ///< In one queue of a QP.
   /// Frames kept behind gaps in the PSNs: per worker, program and queue pair
-  /// (pipeline/datapath/frames/kept_frames.h).
+  /// (pipeline/datapath/frames/waiting_frames.h).
   uint32_t kept_frames = 6144;
   uint32_t kept_frames_per_program = 4096;
   uint32_t kept_frames_per_qp = 2048;
@@ -88,7 +198,7 @@ struct Config {
   uint32_t workers = 1;
   std::string log_level = "info";
   bool json_log = false;
-  std::string metrics;  ///< Where metrics are served (nic/settings/listen_address.h), or "".
+  std::string metrics;  ///< Where metrics are served (nic/settings/setting.h), or "".
   bool no_huge = false;
   bool wire_interfaces =
       false;                    ///< The kernel has the addresses of NICs on wires and switches too.
@@ -119,5 +229,18 @@ absl::Status ChangeConfig(const std::vector<Setting>& settings, Config& config);
 /// The default wire, in the syntax of --wire.
 inline constexpr char kDefaultWire[] =
     "uroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24+fd00::2/64";
+
+// Which settings may change while the daemon runs. Pure.
+
+/// Checks that `next` differs from `now`, with which the daemon runs, only in what may change: the
+/// log level, limits that are no sizes of tables, and rate, congestion control and faults of NICs.
+/// Errors: FailedPrecondition, one line that names the key of the first other difference.
+absl::Status CheckChange(const Config& now, const Config& next);
+
+/// The keys of such differences: "log_level", "limits.max_qp", "uroce0.rate".
+std::vector<std::string> ChangedKeys(const Config& now, const Config& next);
+
+/// The NIC of this name, or null.
+const DeviceConfig* FindNic(const Config& config, const std::string& name);
 
 }  // namespace uroce::nic

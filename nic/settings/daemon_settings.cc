@@ -10,10 +10,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "nic/settings/amount.h"
-#include "nic/settings/listen_address.h"
-#include "nic/settings/object_kinds.h"
-#include "pipeline/base/steering.h"
+#include "nic/settings/config.h"
+#include "nic/settings/setting.h"
+#include "pipeline/base/types.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce::nic {

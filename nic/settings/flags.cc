@@ -10,8 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "nic/base/suggestion.h"
 #include "nic/settings/daemon_settings.h"
+#include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
 namespace {

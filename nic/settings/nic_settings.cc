@@ -13,10 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "nic/base/suggestion.h"
 #include "nic/settings/port_congestion.h"
-#include "nic/settings/port_fields.h"
-#include "nic/settings/port_network.h"
+#include "nic/settings/port_settings.h"
+#include "pipeline/os/suggestion.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce::nic {

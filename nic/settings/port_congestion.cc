@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "nic/base/suggestion.h"
+#include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
 namespace {

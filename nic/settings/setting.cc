@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// A setting as it was written, and the parsers of single values: amounts, rates, and addresses to
+// listen on. Pure.
 #include "nic/settings/setting.h"
 
-#include <cstddef>
+#include <arpa/inet.h>
 
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace uroce::nic {
 
@@ -35,6 +44,79 @@ absl::Status CheckKeysDiffer(const Setting& setting) {
     }
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+constexpr uint64_t kMinRate = 1'000'000;
+constexpr uint64_t kMaxRate = 400'000'000'000;
+
+}  // namespace
+
+std::optional<uint64_t> ParseAmount(absl::string_view text) {
+  double factor = 1;
+  for (const auto& [unit, meaning] :
+       {std::pair("K", 1e3), std::pair("M", 1e6), std::pair("G", 1e9)}) {
+    if (absl::ConsumeSuffix(&text, unit)) {
+      factor = meaning;
+      break;
+    }
+  }
+  double number = 0;
+  const bool is_number = absl::SimpleAtod(text, &number);
+  // This form of the comparison refuses NaN too.
+  const bool in_range = number >= 0 && number * factor <= 1e15;
+  if (!is_number || !in_range) return std::nullopt;
+  return static_cast<uint64_t>(std::llround(number * factor));
+}
+
+absl::Status ParseRate(absl::string_view text, uint64_t& rate_bps) {
+  const auto parsed = ParseAmount(text);
+  if (!parsed || *parsed < kMinRate || *parsed > kMaxRate) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", text, "\" is not a rate in bits per second from 1M to 400G, such as 10G"));
+  }
+  rate_bps = *parsed;
+  return absl::OkStatus();
+}
+
+namespace {
+
+constexpr size_t kMaxPathBytes = 100;
+constexpr uint32_t kMaxPort = 65535;
+
+bool IsNumericHost(const std::string& host, bool is_bracketed) {
+  in6_addr address{};
+  return inet_pton(is_bracketed ? AF_INET6 : AF_INET, host.c_str(), &address) == 1;
+}
+
+}  // namespace
+
+absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
+  ListenAddress address;
+  if (absl::StartsWith(text, "/")) {
+    if (text.size() > kMaxPathBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", text, "\" is longer than ", kMaxPathBytes, " bytes"));
+    }
+    address.path = text;
+    return address;
+  }
+  const size_t colon = text.rfind(':');
+  uint32_t port = 0;
+  const bool has_port = colon != std::string::npos &&
+                        absl::SimpleAtoi(text.substr(colon + 1), &port) && port != 0 &&
+                        port <= kMaxPort;
+  std::string host = text.substr(0, colon);
+  const bool is_bracketed = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  if (is_bracketed) host = host.substr(1, host.size() - 2);
+  if (!has_port || !IsNumericHost(host, is_bracketed)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is none of 127.0.0.1:9464, [::1]:9464 and an absolute path"));
+  }
+  address.host = std::move(host);
+  address.port = static_cast<uint16_t>(port);
+  return address;
 }
 
 }  // namespace uroce::nic

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A setting before its value is checked. Pure.
+// A setting as it was written, and the parsers of single values: amounts, rates, and addresses to
+// listen on. Pure.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +14,8 @@
 #include "absl/strings/string_view.h"
 
 namespace uroce::nic {
+
+// A setting before its value is checked. Pure.
 
 /// A setting as it was written, in a flag or in the file. The keys port, wire and switch use
 /// `fields` instead of `value`.
@@ -30,5 +35,25 @@ absl::Status Complain(const Setting& setting, absl::string_view what);
 
 /// Errors: two of the setting's fields have the same key.
 absl::Status CheckKeysDiffer(const Setting& setting);
+
+// Parses numbers with a suffix, and rates. Pure.
+
+/// Parses a number with an optional suffix: K is 10^3, M is 10^6, G is 10^9.
+std::optional<uint64_t> ParseAmount(absl::string_view text);
+
+/// Parses a rate in bits per second, 1M to 400G. Errors: one line that says what would be right.
+absl::Status ParseRate(absl::string_view text, uint64_t& rate_bps);
+
+// Where the daemon listens for HTTP. Pure.
+
+struct ListenAddress {
+  std::string path;  ///< Of a Unix socket; or "", and the next two are set.
+  std::string host;  ///< A numeric IPv4 or IPv6 address.
+  uint16_t port = 0;
+};
+
+/// Takes "127.0.0.1:9464", "[::1]:9464", or an absolute path of up to 100 bytes. Names of hosts are
+/// refused: to look one up may take long. Errors: InvalidArgument, without the name of the setting.
+absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
 
 }  // namespace uroce::nic

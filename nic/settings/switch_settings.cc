@@ -10,10 +10,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "nic/base/suggestion.h"
-#include "nic/settings/amount.h"
 #include "nic/settings/port_congestion.h"
-#include "nic/settings/port_fields.h"
+#include "nic/settings/port_settings.h"
+#include "nic/settings/setting.h"
+#include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
 namespace {

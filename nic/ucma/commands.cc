@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "nic/ucma/files.h"
-#include "nic/ucma/socket_address.h"
+#include "nic/ucma/responses.h"
 
 namespace uroce::nic::ucma {
 namespace {

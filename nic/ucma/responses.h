@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds responses to queries, and events, in the ABI's structures. Pure.
+// The kernel's structures of the rdma_cm ABI: events and answers in them, and socket addresses.
+// Pure.
 #pragma once
 
+#include <netinet/in.h>
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
 #include <optional>
+#include <span>
 
 #include "nic/rdma_cm/types.h"
-#include "nic/ucma/abi.h"
+
+// Includes the kernel's structures of the command ABI behind libc's addresses, which must be first.
 
 namespace uroce::nic::ucma {
+
+// Converts between a sockaddr and the service's address form. Pure.
+
+/// Bytes of an address of this family; 0 if the family is not supported (AF_IB is not).
+size_t AddressBytes(uint16_t family);
+/// The family of an address that begins with `bytes`; AF_UNSPEC if it is too short.
+uint16_t FamilyOf(std::span<const uint8_t> bytes);
+
+/// Reads an IPv4 or IPv6 address. Returns 0, EINVAL if it is truncated, or EAFNOSUPPORT.
+int ReadAddress(std::span<const uint8_t> bytes, rdma_cm::SocketAddress& address);
+/// Writes `address` as a sockaddr of its family. Returns the number of bytes.
+size_t WriteAddress(const rdma_cm::SocketAddress& address, __kernel_sockaddr_storage& to);
+
+// Builds responses to queries, and events, in the ABI's structures. Pure.
 
 /// What responses need of an id. `node_guid`: of its device, as ibv_get_device_guid returns it; 0
 /// while it has no device.

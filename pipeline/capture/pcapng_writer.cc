@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes captured frames as pcapng, the format of draft-ietf-opsawg-pcapng.
 #include "pipeline/capture/pcapng_writer.h"
 
 #include <cstring>
 
-#include "pipeline/capture/note_text.h"
+#include "pipeline/capture/note.h"
 
 namespace uroce::capture {
 namespace {

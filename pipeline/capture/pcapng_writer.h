@@ -8,10 +8,24 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline/capture/frame.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::capture {
+
+// One captured frame, as capture writers take it.
+
+/// One frame as a device received or sent it. `bytes` points into memory of the caller, and may be
+/// shorter than the frame on the wire.
+struct CapturedFrame {
+  uint64_t time_ns = 0;  ///< Nanoseconds since 1970.
+  uint32_t interface_index = 0;
+  uint32_t direction = 0;  ///< UROCE_CAPTURE_INBOUND or _OUTBOUND.
+  uint32_t wire_length_bytes = 0;
+  uroce_capture_note note{};
+  std::span<const uint8_t> bytes;
+};
+
+// Writes captured frames as pcapng, the format of draft-ietf-opsawg-pcapng.
 
 /// The statistics of one interface at the end of a file: frames of both directions together.
 struct InterfaceStatistics {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pacing of one flow: when it may send its next packet (docs/protocol/congestion.md, section 8).
 #include "pipeline/congestion/flow_rate.h"
 
 namespace uroce::congestion {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The parameters of congestion control, with their ranges and their usual names, and the
+// measurements that all flows of one NIC, priority and worker share (docs/protocol/congestion.md,
+// sections 4, 6 and 7).
 #include "pipeline/congestion/settings.h"
 
 #include <algorithm>

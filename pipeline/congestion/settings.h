@@ -1,13 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of congestion control, with their ranges and their usual names
-// (docs/protocol/congestion.md, sections 4, 6 and 7).
+// The parameters of congestion control, with their ranges and their usual names, and the
+// measurements that all flows of one NIC, priority and worker share (docs/protocol/congestion.md,
+// sections 4, 6 and 7).
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "pipeline/base/types.h"
+
 namespace uroce::congestion {
+
+// Units and constants of congestion control.
+
+inline constexpr double kMegabit = 1e6;
+/// The unit of rpg_byte_reset, in bytes.
+inline constexpr uint32_t kByteUnit = 64;
+/// The most timer events that one Advance applies. After a longer pause the others are skipped.
+inline constexpr int kMaxEvents = 8192;
+
+constexpr Nanos Micros(uint32_t count) { return Nanos(int64_t{count} * 1000); }
+
+/// The bytes that a frame takes on the wire besides its own: preamble, start of frame, FCS and the
+/// gap between frames.
+inline constexpr uint32_t kFrameOverheadBytes = 8 + 4 + 12;
+
+// The parameters of congestion control, with their ranges and their usual names
+// (docs/protocol/congestion.md, sections 4, 6 and 7).
 
 /// How senders react to congestion.
 enum class Profile : uint8_t {
@@ -95,5 +115,32 @@ constexpr uint32_t PriorityOf(uint8_t traffic_class) { return traffic_class >> 5
 inline constexpr uint32_t kPriorities = 8;
 /// Whether the bit of `priority` is set, as in np_enable and rp_enable.
 constexpr bool IsEnabled(uint32_t mask, uint32_t priority) { return (mask >> priority & 1) != 0; }
+
+// The settings and measurements that all flows of one NIC, priority and worker share.
+
+/// Owned by the shell, and outlives the flows. One thread uses it. `settings` change only while
+/// that thread does nothing else.
+struct Environment {
+  Settings settings;
+  /// The priority of the flows' packets, 0 to 7 (PriorityOf).
+  uint32_t priority = 0;
+  /// The line rate of the port, in bits per second.
+  uint64_t line_bps = 100'000'000'000;
+  /// The total time in which the shell's thread was ready but not running. Round trips exclude it.
+  Nanos stalled{};
+  /// How far the time of an emulated network is behind the thread's clock: see drivers::Port::Lag.
+  /// Round trips are measured by the network's time.
+  Nanos lag{};
+  /// How long packets that arrived since the thread's last turn may have waited for it; 0 where
+  /// that is the time of a turn. Peers that agree to it are told (pipeline/wire/acknowledgement.h).
+  Nanos host_delay{};
+
+  bool is_on() const { return settings.profile != Profile::kOff; }
+  /// Whether marks on packets of this priority are answered.
+  bool notifies() const { return is_on() && IsEnabled(settings.np.np_enable, priority); }
+  /// Whether flows of this priority react: to CNPs, losses, and round trips if the profile is
+  /// kDelay. Their packets say ECT(0).
+  bool reacts() const { return is_on() && IsEnabled(settings.rp.rp_enable, priority); }
+};
 
 }  // namespace uroce::congestion

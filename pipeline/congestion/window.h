@@ -1,16 +1,219 @@
 // SPDX-License-Identifier: Apache-2.0
-// The window of request packets that a requester may have in flight, for every profile.
+// The window of request packets that a requester may have in flight, for every profile: controlled
+// by round-trip times (Swift, SIGCOMM 2020) or by losses alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/congestion/delay_window.h"
-#include "pipeline/congestion/environment.h"
-#include "pipeline/congestion/loss_window.h"
+#include "pipeline/congestion/settings.h"
 #include "pipeline/wire/psn.h"
 
 namespace uroce::congestion {
+
+// The window of request packets in flight, controlled by losses alone.
+
+/// Bounds request packets in flight. A READ request counts as one, however many responses it has.
+///
+/// Go-back-N: the window never exceeds its start value. Each time that all is sent again the window
+/// halves, because the resent packets would overload the same bottleneck again; it grows slowly as
+/// packets are acknowledged. Selective repeat (pipeline/transport/README.md): the window doubles in
+/// each round trip that uses it, up to the responder's own window, so that packets flow on behind a
+/// hole until the hole is filled. Single losses change nothing. When a round trip loses more than
+/// one packet in eight, the path or the peer is overloaded: the window halves, and grows slowly
+/// from then on.
+/// Pure, part of a Window.
+class LossWindow {
+ public:
+  static constexpr uint32_t kMostPackets = 2048;
+  /// Selective repeat: up to one packet in kTolerable of a window may be lost.
+  static constexpr uint32_t kTolerable = 8;
+
+  /// `least` is the start value, > 0. If it exceeds kMostPackets, the window does not grow.
+  explicit LossWindow(uint32_t least) : least_(least), packets_(least) {}
+
+  uint32_t packets() const { return packets_; }
+  /// Whether one more request packet may leave while `in_flight` are under way.
+  bool MaySend(uint32_t in_flight) const { return in_flight < packets_; }
+  /// Whether the window is full once the next packet has left.
+  bool IsFullAfter(uint32_t in_flight) const { return in_flight + 1 >= packets_; }
+  /// Resets the window: selective repeat begins or ends, or the queue pair is reset.
+  void Start() {
+    packets_ = least_;
+    lost_ = acknowledged_ = 0;
+    slow_ = false;
+  }
+  /// Go-back-N: all from a lost packet on is sent again.
+  void OnGoBack() {
+    packets_ = std::max(std::min(least_, kFewest), packets_ / 2);
+    acknowledged_ = 0;
+  }
+  /// Go-back-N: `packets` more have arrived.
+  void OnAcknowledged(uint32_t packets) {
+    if (packets_ >= least_) return;
+    acknowledged_ += packets;
+    if (acknowledged_ < packets_) return;
+    acknowledged_ = 0;
+    packets_ = std::min(least_, packets_ + kSlowStep);
+  }
+  /// Selective repeat: `packets` more are known to be lost.
+  void OnLost(uint32_t packets) { lost_ += packets; }
+  /// Selective repeat: a round trip has ended, with `in_flight` packets under way.
+  void OnRound(uint32_t in_flight) {
+    if (lost_ * kTolerable > packets_) {
+      packets_ = std::max(least_, packets_ / 2);
+      slow_ = true;
+    } else if (in_flight * 2 > packets_ && packets_ < kMostPackets) {
+      packets_ = std::min(kMostPackets, packets_ + (slow_ ? kSlowStep : packets_));
+    }
+    lost_ = 0;
+  }
+
+ private:
+  static constexpr uint32_t kSlowStep = 16;
+  static constexpr uint32_t kFewest = 8;
+
+  uint32_t least_;
+  uint32_t packets_;
+  uint32_t lost_ = 0;          ///< In this round.
+  uint32_t acknowledged_ = 0;  ///< Since the window changed last.
+  bool slow_ = false;
+};
+
+// The window of request packets in flight, controlled by round-trip times (Swift, SIGCOMM 2020).
+
+/// One round trip is measured at a time, from a packet that asks for an acknowledgement to the
+/// response that acknowledges it, so that each sample shows the effect of the last change. Samples
+/// leave out the time in which this side's thread did not run (Environment::stalled), and the
+/// responder's, as far as it tells. A sample is not used when the responder delayed it by
+/// acknowledging many later packets with it, when READs in front of it delayed it, or when a packet
+/// was lost: it tells nothing of the network.
+///
+/// The target delay depends on the path, and is higher for small windows. Below the target a window
+/// that was full grows: it doubles each round trip at first, then grows by `ai`, and by more after
+/// kLowRounds such round trips in a row. Above the target it shrinks once in a round trip, by the
+/// excess of the shorter one of the last two, because a thread of the peer that did not run for
+/// some milliseconds delays one. A window of few packets becomes a gap between packets.
+///
+/// A flow that starts while a queue is full takes the queue's delay for that of the path, and would
+/// keep the queue full while other flows slow down. So a flow with a long base delay sometimes
+/// looks at the path: it sends little for two round trips, in which its own queue drains. If the
+/// base delay does not shrink, the next look comes later. Pure, part of a Window.
+class DelayWindow {
+ public:
+  /// Resets the window to initial_cwnd. It may grow to `most` packets.
+  void Start(const DelaySettings& settings, uint32_t most, uint32_t mtu_bytes);
+  /// Sets the largest window, in packets.
+  void SetMost(uint32_t most);
+
+  uint32_t packets() const { return (window_ + kOne - 1) / kOne; }
+  /// The time between two packets, where the window is below kPaced; otherwise 0. A long pause of
+  /// a host, which looks like a round trip, stops no flow for longer than kMostGap.
+  Nanos gap() const {
+    if (window_ >= kPaced) [[likely]]
+      return Nanos(0);
+    // A window of whole packets bounds them by itself, if their answers take longer than wanted.
+    const uint32_t delay_ns = window_ < kOne ? delay_ns_ : std::min(delay_ns_, target_ns_);
+    return std::min(Nanos(static_cast<int64_t>(delay_ns) * kOne / window_), kMostGap);
+  }
+  /// Whether the next packet should ask for an acknowledgement, so that each window has some.
+  bool WantsAck() const {
+    return unasked_ + 1u >= std::min(packets() / kAcksOfWindow, kMostUnasked);
+  }
+
+  /// A packet leaves. `asks`: it asks for an acknowledgement that does not wait for other packets.
+  /// `fills`: the window is full with it.
+  void OnSent(wire::Psn psn, bool asks, bool fills, Nanos now, Nanos stalled) {
+    was_full_ |= fills;
+    unasked_ = asks ? 0 : static_cast<uint16_t>(unasked_ + 1);
+    if (!asks || began_ != kNever) return;
+    began_ = now;
+    stalled_ = stalled;
+    psn_ = psn;
+  }
+  /// All before `end` is acknowledged. `stalled`: with the time for which the responder's thread
+  /// made the packets wait.
+  void OnAcknowledged(const DelaySettings& settings, wire::Psn end, Nanos now, Nanos stalled) {
+    if (began_ == kNever || end.Since(psn_) <= 0) return;
+    EndSample(settings, static_cast<uint32_t>(end.Since(psn_)) - 1, now, stalled);
+  }
+  /// Drops the sample under way: a packet is lost or sent again, so the sample tells nothing.
+  void GiveUpSample() { began_ = kNever; }
+  /// Shrinks the window: the network or the peer has dropped packets.
+  void OnLoss(const DelaySettings& settings);
+
+  /// The newest round-trip time, 0 when there was none; and the shortest of the last 10 to 20 s.
+  Nanos delay() const { return Nanos(delay_ns_); }
+  Nanos base() const { return Nanos(Base()); }
+  /// The target of the round-trip time with the present window.
+  Nanos Target(const DelaySettings& settings) const;
+  /// The window in thousandths of a packet.
+  uint64_t milli_packets() const { return uint64_t{window_} * 1000 / kOne; }
+
+  static constexpr Nanos kMostGap{100'000'000};
+
+ private:
+  /// One packet in the unit of windows, which is 1/256 packet.
+  static constexpr uint32_t kOne = 256;
+  /// Packets are paced below this window.
+  static constexpr uint32_t kPaced = 4 * kOne;
+  static constexpr uint32_t kAcksOfWindow = 4;
+  static constexpr uint32_t kMostUnasked = 64;
+  /// The most later packets that the acknowledgement of a sample may cover: a burst.
+  static constexpr uint32_t kMostMerged = 32;
+  static constexpr uint32_t kWhole = 2 * kOne;
+  /// After so many round trips in a row below the target the window grows faster.
+  static constexpr uint8_t kLowRounds = 5;
+  /// The shortest round trip is used for one to two of these times, because paths change.
+  static constexpr Nanos kBaseAge{10'000'000'000};
+  /// A look at the path comes kLookAfter base delays after the last one, or up to 2^6 times later.
+  /// It uses 1 / kLookWindow of the window, for kLookSamples samples.
+  static constexpr int64_t kLookAfter = 16;
+  static constexpr uint8_t kMostLookDoublings = 6;
+  static constexpr uint32_t kLookWindow = 8;
+  static constexpr uint8_t kLookSamples = 2;
+  /// After kLowRounds the window grows by 1 / kFastGrowth of itself.
+  static constexpr uint32_t kFastGrowth = 4;
+
+  uint32_t Base() const { return std::min(base_ns_, old_base_ns_); }
+  void EndSample(const DelaySettings& settings, uint32_t merged, Nanos now, Nanos stalled);
+  void NoteBase(uint32_t sample_ns, Nanos now);
+  /// Begins a look at the path when one is due, or continues it. True: this sample belongs to the
+  /// look.
+  bool Look(const DelaySettings& settings, uint32_t sample_ns, Nanos now);
+  void EndLook(const DelaySettings& settings);
+  /// The part of the target that depends on the path's base delay, in ns.
+  int64_t OfPath(const DelaySettings& settings) const;
+  void Grow(const DelaySettings& settings);
+  void Shrink(const DelaySettings& settings, uint32_t delay_ns, int64_t target_ns);
+  void SetWindow(const DelaySettings& settings, uint64_t window);
+
+  uint32_t window_ = kOne;
+  uint32_t most_ = 1;
+  uint32_t delay_ns_ = 0;
+  uint32_t target_ns_ = 0;             ///< At the newest sample.
+  uint32_t base_ns_ = UINT32_MAX;      ///< The shortest since base_began_.
+  uint32_t old_base_ns_ = UINT32_MAX;  ///< The shortest of the period before.
+  Nanos base_began_{0};
+  Nanos looked_{0};             ///< The start of the last look at the path.
+  uint32_t look_base_ns_ = 0;   ///< Base() at that time.
+  uint32_t kept_window_ = 0;    ///< The window to restore after the look.
+  uint8_t look_samples_ = 0;    ///< Samples left in the look.
+  uint8_t look_doublings_ = 0;  ///< How often the time between looks doubled.
+  Nanos began_ = kNever;        ///< Start of the sample; kNever when there is none.
+  Nanos stalled_{0};            ///< Environment::stalled at that time.
+  wire::Psn psn_;
+  uint16_t unasked_ = 0;  ///< Packets since one asked for an acknowledgement.
+  uint8_t low_rounds_ = 0;
+  bool starting_ = true;   ///< No sample was above the target yet.
+  bool was_full_ = false;  ///< The window was full in this round trip.
+  /// Packets were lost, and since then the window has not grown to kWhole. Only then may it be
+  /// below one packet: round trips alone may be long because threads wait for a CPU.
+  bool has_lost_ = false;
+};
+
+// The window of request packets that a requester may have in flight, for every profile.
 
 /// Bounds request packets in flight. A READ request counts as one, however many responses it has.
 /// Losses control it (LossWindow), or round-trip times and losses (DelayWindow, Profile::kDelay).

@@ -8,16 +8,186 @@
 #include <map>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "pipeline/fabric/event_heap.h"
+#include "pipeline/base/types.h"
 #include "pipeline/fabric/fabric_config.h"
 #include "pipeline/fabric/frame.h"
-#include "pipeline/fabric/frame_store.h"
-#include "pipeline/fabric/link.h"
-#include "pipeline/fabric/routes.h"
 
 namespace uroce::fabric {
+
+// A heap of numbered events, of which each has at most one time.
+
+/// Events 0, 1, 2, ... each with a time or without. Of events with the same time the lowest number
+/// comes first, so that each run of a simulation gives the same result.
+class EventHeap {
+ public:
+  /// Sets the number of events. Range: no event is set.
+  void Resize(uint32_t events) {
+    places_.resize(events, kNowhere);
+    heap_.reserve(events);
+  }
+
+  bool empty() const { return heap_.empty(); }
+  Nanos next() const { return heap_.empty() ? kNever : heap_.front().time; }
+
+  /// Gives `event` a time, or changes its time.
+  void Set(uint32_t event, Nanos time) {
+    if (places_[event] == kNowhere) {
+      places_[event] = static_cast<uint32_t>(heap_.size());
+      heap_.push_back({time, event});
+    } else {
+      heap_[places_[event]].time = time;
+    }
+    Settle(places_[event]);
+  }
+  void Remove(uint32_t event) {
+    const uint32_t place = places_[event];
+    if (place == kNowhere) return;
+    const Entry last = heap_.back();
+    heap_.pop_back();
+    places_[event] = kNowhere;
+    if (place == heap_.size()) return;
+    Put(place, last);
+    Settle(place);
+  }
+  /// The earliest event. Range: not empty.
+  uint32_t first() const { return heap_.front().event; }
+
+ private:
+  static constexpr uint32_t kNowhere = UINT32_MAX;
+  struct Entry {
+    Nanos time;
+    uint32_t event;
+    bool operator<(const Entry& other) const {
+      return time != other.time ? time < other.time : event < other.event;
+    }
+  };
+
+  void Put(uint32_t place, const Entry& entry) {
+    heap_[place] = entry;
+    places_[entry.event] = place;
+  }
+  void Settle(uint32_t place) { Sink(Rise(place)); }
+  uint32_t Rise(uint32_t place) {
+    const Entry entry = heap_[place];
+    while (place != 0 && entry < heap_[(place - 1) / 2]) {
+      Put(place, heap_[(place - 1) / 2]);
+      place = (place - 1) / 2;
+    }
+    Put(place, entry);
+    return place;
+  }
+  void Sink(uint32_t place) {
+    const Entry entry = heap_[place];
+    while (2 * place + 1 < heap_.size()) {
+      uint32_t child = 2 * place + 1;
+      if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
+      if (!(heap_[child] < entry)) break;
+      Put(place, heap_[child]);
+      place = child;
+    }
+    Put(place, entry);
+  }
+
+  std::vector<Entry> heap_;
+  std::vector<uint32_t> places_;
+};
+
+// Shortest paths between the switches of a fabric.
+
+/// One direction of a link between two switches.
+struct RouteEdge {
+  uint32_t from = 0;
+  uint32_t to = 0;
+  uint32_t link = 0;
+};
+
+/// Distance is the number of links. A value: it is computed anew when a link goes down or up.
+class Routes {
+ public:
+  Routes() = default;
+  Routes(uint32_t switches, std::span<const RouteEdge> edges);
+
+  /// The links from `at` on shortest paths to `target`, another switch; empty without a path.
+  std::span<const uint32_t> NextLinks(uint32_t at, uint32_t target) const {
+    return next_links_[Index(at, target)];
+  }
+  /// The links by which `at` forwards frames from `root` to all hosts: a tree for each root.
+  std::span<const uint32_t> TreeLinks(uint32_t root, uint32_t at) const {
+    return tree_links_[Index(root, at)];
+  }
+
+ private:
+  size_t Index(uint32_t first, uint32_t second) const { return size_t{first} * switches_ + second; }
+  std::vector<uint32_t> DistancesTo(uint32_t target, std::span<const RouteEdge> edges) const;
+  void AddTree(uint32_t root, std::span<const RouteEdge> edges);
+
+  uint32_t switches_ = 0;
+  std::vector<std::vector<uint32_t>> next_links_;
+  std::vector<std::vector<uint32_t>> tree_links_;
+};
+
+// One direction of a cable: the queues at its head, and the frames on it.
+
+/// The counters of a link. All are cumulative.
+struct LinkCounters {
+  uint64_t frames = 0;  ///< Sent.
+  uint64_t bytes = 0;   ///< Sent, without FCS.
+  uint64_t marks = 0;
+  uint64_t early_drops = 0;  ///< Dropped by RED: not ECN capable.
+  uint64_t tail_drops = 0;   ///< The buffer was full.
+  uint64_t down_drops = 0;   ///< The link was down, or went down.
+  uint64_t pauses = 0;       ///< How often the link was paused.
+  Nanos paused;              ///< The time in past pauses, without the present one.
+};
+
+/// The state of a link. Only the fabric, its owner, changes it.
+struct Link {
+  static constexpr uint32_t kHost = UINT32_MAX;
+  // ---- ends ----
+  uint32_t from_switch = kHost;  ///< kHost: a host sends.
+  uint32_t to_switch = kHost;
+  uint32_t host = 0;  ///< The number of the host, if one end is a host.
+  // ---- behaviour ----
+  LinkConfig config;
+  bool is_up = true;
+  // ---- state ----
+  FrameList control;
+  FrameList data;
+  FrameList flight;
+  Nanos free_at;          ///< The line is in use until this time.
+  uint64_t fraction = 0;  ///< Part of a ns by which `free_at` is early, in units of 1 / rate.
+  Nanos last_arrival;
+  bool is_paused = false;  ///< The other end has paused `data`, not `control`.
+  Nanos paused_at;
+  uint64_t share_bytes = 0;       ///< Data in the switch at its end that arrived by it.
+  bool is_pausing = false;        ///< That switch has sent a pause, and no resumption since.
+  uint32_t pauses_in_flight = 0;  ///< The PFC frames among `flight`.
+  uint64_t peak_queue_bytes = 0;
+  LinkCounters counters;
+
+  uint64_t queue_bytes() const { return control.bytes() + data.bytes(); }
+  /// The queue that sends next, or null when none may send.
+  FrameList* NextQueue() {
+    if (!control.empty()) return &control;
+    return data.empty() || is_paused ? nullptr : &data;
+  }
+  /// Occupies the line for `wire_bytes` from `start` on. Returns when the last bit has left.
+  /// Rounding errors do not add up, at any rate.
+  Nanos Occupy(uint32_t wire_bytes, Nanos start) {
+    constexpr uint64_t kNanosPerSecond = 1'000'000'000;
+    const uint64_t units = uint64_t{wire_bytes} * 8 * kNanosPerSecond + fraction;
+    fraction = units % config.rate_bps;
+    free_at = start + Nanos(static_cast<int64_t>(units / config.rate_bps));
+    return free_at;
+  }
+};
+
+// A model of hosts joined by switches, in the caller's time: each frame waits in the queue of each
+// egress port on its path and occupies the line for the time of its bits. Switches mark, drop and
+// pause frames as real ones do. Pure.
 
 /// The configuration and counters of a switch.
 struct Switch {

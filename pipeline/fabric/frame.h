@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame in the fabric, and the interface that the fabric's user implements.
+// Frames in a fabric: the header fields that a switch reads, the ECN mark that it writes, the slots
+// that are allocated at the start, and the interface that the fabric's user implements.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "pipeline/base/types.h"
 
 namespace uroce::fabric {
+
+// A frame in the fabric, and the interface that the fabric's user implements.
 
 /// An Ethernet frame without its FCS. The holder of the value owns the memory of the frame.
 struct Frame {
@@ -30,6 +35,110 @@ class Surroundings {
   virtual std::optional<Frame> Copy(const Frame& frame) = 0;
   /// `frame` is dropped: the callee frees its memory.
   virtual void Free(const Frame& frame) = 0;
+};
+
+// The header fields of a frame that a switch reads, and the ECN mark that it writes.
+
+/// The fields of a frame of at least 14 bytes, with or without VLAN tag.
+struct FrameHeaders {
+  Mac destination{};
+  uint32_t flow_hash = 0;       ///< Of IP addresses, protocol and ports; without IP, of the MACs.
+  bool is_ecn_capable = false;  ///< ECT(0), ECT(1) or CE.
+  /// Whether the priority is 6 or 7: DSCP >> 3, or the tag's priority in a frame without IP. Such
+  /// frames, CNPs among them, go first, and are neither marked nor paused
+  /// (docs/protocol/congestion.md, section 2).
+  bool is_control = false;
+};
+
+/// Reads the fields. For frames shorter than 14 bytes all fields are 0.
+FrameHeaders ReadHeaders(std::span<const uint8_t> frame);
+
+/// Sets ECN to 3 in an IPv4 frame (and corrects its checksum) or IPv6 frame, tagged or not. Other
+/// frames stay unchanged: false.
+bool MarkCongestionExperienced(std::span<uint8_t> frame);
+
+// The frames in a fabric: slots that are allocated at the start, and lists of slots.
+
+/// A frame in the fabric, or a PFC pause or resumption on a link.
+struct Slot {
+  enum class Kind : uint8_t { kFrame, kPause, kResume };
+  Frame frame;
+  FrameHeaders headers;
+  Kind kind = Kind::kFrame;
+  bool goes_everywhere = false;  ///< The frame goes to all hosts but the sender.
+  uint32_t source_host = 0;
+  uint32_t source_switch = 0;  ///< The switch of the sending host.
+  uint32_t target_host = 0;    ///< Unless goes_everywhere.
+  uint32_t arrived_by = 0;     ///< The link whose share_bytes include it.
+  Nanos due;                   ///< Its arrival at the end of the link that it is on.
+  uint32_t next = 0;
+};
+
+/// A pool of slots, which only Grow enlarges.
+class FrameStore {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  explicit FrameStore(uint32_t slots) { Grow(slots); }
+  void Grow(uint32_t slots) {
+    const auto first = static_cast<uint32_t>(slots_.size());
+    slots_.resize(size_t{first} + slots);
+    for (uint32_t i = 0; i < slots; ++i) Give(first + i);
+  }
+
+  uint32_t free_slots() const { return free_slots_; }
+  Slot& operator[](uint32_t index) { return slots_[index]; }
+  const Slot& operator[](uint32_t index) const { return slots_[index]; }
+  /// Range: free_slots() is not 0.
+  uint32_t Take() {
+    assert(free_slots_ != 0);
+    --free_slots_;
+    const uint32_t index = first_free_;
+    first_free_ = slots_[index].next;
+    return index;
+  }
+  void Give(uint32_t index) {
+    slots_[index].next = first_free_;
+    first_free_ = index;
+    ++free_slots_;
+  }
+
+ private:
+  std::vector<Slot> slots_;
+  uint32_t first_free_ = kNone;
+  uint32_t free_slots_ = 0;
+};
+
+/// A first-in-first-out list of slots, linked by Slot::next.
+class FrameList {
+ public:
+  bool empty() const { return frames_ == 0; }
+  uint32_t frames() const { return frames_; }
+  uint64_t bytes() const { return bytes_; }
+  /// Range: not empty.
+  uint32_t front() const { return front_; }
+
+  void Append(FrameStore& store, uint32_t index) {
+    store[index].next = FrameStore::kNone;
+    (frames_ == 0 ? front_ : store[back_].next) = index;
+    back_ = index;
+    ++frames_;
+    bytes_ += store[index].frame.length_bytes;
+  }
+  /// Range: not empty.
+  uint32_t Pop(FrameStore& store) {
+    const uint32_t index = front_;
+    front_ = store[index].next;
+    --frames_;
+    bytes_ -= store[index].frame.length_bytes;
+    return index;
+  }
+
+ private:
+  uint32_t front_ = FrameStore::kNone;
+  uint32_t back_ = FrameStore::kNone;
+  uint32_t frames_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace uroce::fabric

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "pipeline/base/types.h"
-#include "pipeline/transport/report.h"
+#include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The SEND or WRITE that is arriving: checks which packet may continue it, computes the memory that
+// a packet fills, and makes the completion. Reliable and unreliable connections share it; each
+// decides by itself what to do with a packet that does not fit.
 #include "pipeline/transport/inbound_message.h"
 
 #include <cassert>

@@ -4,18 +4,49 @@
 // decides by itself what to do with a packet that does not fit.
 #pragma once
 
+#include <array>
 #include <cassert>
 #include <cstdint>
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/effect.h"
-#include "pipeline/transport/path_mtu.h"
-#include "pipeline/transport/report.h"
 #include "pipeline/transport/request_shape.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
+
+// Completions of the receive queue that wait for the shell's poll.
+
+/// The most receive completions that may wait. The shell polls after each burst; a message that
+/// would need one more is refused as if there were no receive work.
+inline constexpr uint32_t kMaxReceiveCompletions = 64;
+
+/// First in, first out, of fixed size.
+class ReceiveCompletions {
+ public:
+  uint32_t room() const { return kMaxReceiveCompletions - (tail_ - head_); }
+  void Push(const Completion& completion) {
+    assert(room() != 0);
+    if (room() != 0) entries_[tail_++ % kMaxReceiveCompletions] = completion;
+  }
+  [[nodiscard]] bool Poll(Completion& completion) {
+    if (head_ == tail_) return false;
+    completion = entries_[head_++ % kMaxReceiveCompletions];
+    return true;
+  }
+  void Clear() { head_ = tail_ = 0; }
+
+ private:
+  // In front of the entries, on a cache line that packets without a completion read anyway.
+  uint32_t head_ = 0;
+  uint32_t tail_ = 0;
+  std::array<Completion, kMaxReceiveCompletions> entries_;
+};
+
+// The SEND or WRITE that is arriving: checks which packet may continue it, computes the memory that
+// a packet fills, and makes the completion. Reliable and unreliable connections share it; each
+// decides by itself what to do with a packet that does not fit.
 
 /// Holds at most one message and one receive work, which belongs to the message or waits for one.
 /// Each packet goes through Take, Check, Place (whose effect the shell carries out) and Commit.

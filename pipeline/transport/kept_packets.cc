@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Selective repeat at a responder: the set of packets that it has behind a hole in the PSNs. The
+// shell keeps the packets themselves, and gives each back in its turn.
 #include "pipeline/transport/kept_packets.h"
 
-#include "pipeline/transport/psn_distance.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
 

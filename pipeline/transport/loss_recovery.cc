@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loss recovery and congestion control of a requester: when it may send, what it sends again, and
+// when it gives up (docs/protocol/transport.md, section 3.3; pipeline/transport/README.md).
 #include "pipeline/transport/loss_recovery.h"
 
 #include <algorithm>
 
 #include "pipeline/transport/kept_packets.h"
 #include "pipeline/transport/request_packet.h"
-#include "pipeline/wire/aeth_syndrome.h"
-#include "pipeline/wire/host_delay.h"
+#include "pipeline/wire/acknowledgement.h"
 
 namespace uroce::transport {
 namespace {

@@ -6,17 +6,13 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/congestion/environment.h"
-#include "pipeline/transport/counters.h"
+#include "pipeline/congestion/settings.h"
 #include "pipeline/transport/effect.h"
-#include "pipeline/transport/event_set.h"
 #include "pipeline/transport/queue_pair_types.h"
-#include "pipeline/transport/rc_types.h"
-#include "pipeline/transport/report.h"
 #include "pipeline/transport/requester.h"
 #include "pipeline/transport/responder.h"
 #include "pipeline/transport/work.h"
-#include "pipeline/wire/host_delay.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/transport/requester.h"
 
-#include "pipeline/transport/request_opcode.h"
 #include "pipeline/transport/request_packet.h"
-#include "pipeline/transport/response_effect.h"
-#include "pipeline/transport/timer_codes.h"
-#include "pipeline/wire/aeth_syndrome.h"
-#include "pipeline/wire/kept_map.h"
+#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/timers.h"
+#include "pipeline/wire/acknowledgement.h"
 
 namespace uroce::transport {
 namespace {

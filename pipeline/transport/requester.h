@@ -6,16 +6,11 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/transport/counters.h"
-#include "pipeline/transport/credits.h"
+#include "pipeline/transport/acknowledgements.h"
 #include "pipeline/transport/effect.h"
-#include "pipeline/transport/head_failure.h"
 #include "pipeline/transport/loss_recovery.h"
 #include "pipeline/transport/queue_pair_types.h"
-#include "pipeline/transport/rc_types.h"
-#include "pipeline/transport/read_allowance.h"
-#include "pipeline/transport/report.h"
-#include "pipeline/transport/send_works.h"
+#include "pipeline/transport/send_queue.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
 

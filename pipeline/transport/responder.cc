@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving side of the responder: checks requests in the order of docs/protocol/transport.md,
-// section 4.1, and executes them.
+// The responder half of a reliable connection: executes requests in PSN order and answers them
+// (docs/protocol/transport.md, section 4).
 #include "pipeline/transport/responder.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
-#include "pipeline/transport/psn_distance.h"
-#include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
+
+// The receiving side of the responder: checks requests in the order of docs/protocol/transport.md,
+// section 4.1, and executes them.
 
 using Kind = RequestShape::Kind;
 
@@ -448,6 +452,185 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
       RefuseAccess();
       return;
   }
+}
+
+// Selective repeat at the responder: keeps, reports and later executes packets behind a hole.
+
+PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect) {
+  const wire::TransportHeader& header = packet.header;
+  if (!hole_.is_open()) hole_.Start(epsn_);
+  // A peer that does not understand maps, against the agreement, still understands this NAK.
+  if (!acks_.gap_reported()) acks_.OweNak(epsn_, wire::kNakSequence);
+  const uint32_t window = KeptWindow(settings_.mtu);
+  const uint32_t ahead = std::min(Distance(epsn_, header.psn), window - 1);
+  const wire::Psn psn = epsn_ + ahead;  // Packets beyond the window count as its last PSN.
+  if (psn == header.psn && hole_.Contains(psn)) return OnKeptAgain();
+  const bool is_read = ShapeOf(header.opcode).kind == RequestShape::Kind::kRead;
+  const uint32_t packets = is_read ? settings_.mtu.PacketsOf(header.reth.length_bytes) : 1;
+  step_.kind = Step::Kind::kKeep;
+  step_.kept_psn = psn;
+  step_.kept_packets = packets;
+  if (psn != header.psn || ahead + packets > window) {
+    OnKeepDone(EffectOutcome::kNotKept);
+    return PacketResult::kOutOfSequence;
+  }
+  effect.kind = Effect::Kind::kKeep;
+  return PacketResult::kKept;
+}
+
+PacketResult Responder::OnKeptAgain() {
+  ++counters_.duplicate_request;
+  // The peer may have resent the packet because it has received no answer.
+  acks_.OweMap(hole_.is_selective());
+  report_ = {.answered = hole_.is_selective()};
+  return PacketResult::kDuplicate;
+}
+
+void Responder::OnKeepDone(EffectOutcome outcome) {
+  acks_.OweMap(hole_.is_selective());
+  if (outcome == EffectOutcome::kDone) {
+    ++counters_.kept_out_of_order;
+    hole_.Insert(step_.kept_psn, step_.kept_packets);
+  } else {
+    ++counters_.out_of_sequence;
+    report_ = {.answered = true};
+    hole_.NoteSeen(step_.kept_psn);
+  }
+  TendMap();
+}
+
+bool Responder::PollKept(wire::Psn& psn) {
+  if (!hole_.is_next_kept()) return false;
+  psn = epsn_;
+  hole_.Erase(psn);
+  TendMap();
+  return true;
+}
+
+void Responder::SetSelective(bool agreed) {
+  hole_.SetSelective(agreed);
+  acks_.OweMap(acks_.owes_map() && hole_.is_selective());
+}
+
+void Responder::AdvanceKept() {
+  hole_.Advance(epsn_);
+  if (acks_.is_nak_of_gap()) acks_.DropNak();  // Its hole is filled.
+  if (hole_.is_open() && !hole_.is_next_kept()) acks_.OweNak(epsn_, wire::kNakSequence);
+  // Answer at once: the requester learns that a hole is filled.
+  acks_.OweMap(hole_.is_open() && hole_.is_selective());
+  if (!hole_.is_open()) acks_.OweAck();
+}
+
+void Responder::ForgetKept() {
+  hole_.Start(epsn_);
+  TendMap();
+}
+
+// The responder's sending side: READ responses, atomic acknowledgements, ACKs, NAKs in PSN order.
+
+bool Responder::PollPacket(TxPacket& packet) {
+  // A sequence NAK may be older than replies to requests that came after the gap was filled.
+  const bool reply_first =
+      resources_.owes() &&
+      (!acks_.owes_nak() || resources_.Front().next_psn().Since(acks_.nak_psn()) < 0);
+  if (reply_first) {
+    FillReply(packet);
+    return true;
+  }
+  const bool refused = acks_.owes_nak() && !acks_.is_nak_of_gap();
+  // The map goes before the sequence NAK of the same hole, which then tells nothing new. It goes
+  // after the replies, because it acknowledges all before the hole.
+  const bool tells = hole_.is_selective() && hole_.is_open() && !refused && !resources_.owes();
+  if (tells && acks_.owes_map()) {
+    FillSelectiveAcknowledge(packet);
+    return true;
+  }
+  if (acks_.owes_nak()) {
+    acks_.DropNak();
+    // The NAK acknowledges all before its PSN.
+    if (acks_.nak_psn() == epsn_) acks_.DropAck();
+    FillAcknowledge(acks_.nak_psn(), acks_.AethOfNak(), packet);
+    return true;
+  }
+  if (!acks_.owes_ack()) return false;
+  acks_.DropAck();
+  // The PSN is never that of a READ or atomic, not even after a later duplicate: rxe 6.1 takes an
+  // ACK with that PSN for the response, and completes the request without its data.
+  FillAcknowledge(acks_.executed(), AethOfAck(), packet);
+  return true;
+}
+
+void Responder::FillReply(TxPacket& packet) {
+  ResponderResource& resource = resources_.Front();
+  wire::TransportHeader& header = packet.header;
+  header.solicited = header.ack_request = false;
+  header.psn = resource.next_psn();
+  header.aeth = AethOfAck();
+  packet.retransmission = resource.answered || resource.repeats != 0;
+  if (resource.kind != ResponderResource::Kind::kAtomic) return FillReadResponse(resource, packet);
+  header.opcode = wire::Opcode::kAtomicAcknowledge;
+  header.atomic_original = resource.original;
+  packet.source = TxPacket::Source::kNone;
+  resources_.FinishFront();
+}
+
+void Responder::FillReadResponse(const ResponderResource& resource, TxPacket& packet) {
+  using wire::Opcode;
+  const uint32_t offset = settings_.mtu.OffsetOf(Distance(resource.first_psn, packet.header.psn));
+  const uint32_t remaining = resource.length_bytes - offset;
+  const bool last = remaining <= settings_.mtu.bytes();
+  const bool opens =
+      resource.repeats != 0 ? packet.header.psn == resource.first_psn : resource.opens;
+  if (opens) {
+    packet.header.opcode = last ? Opcode::kReadResponseOnly : Opcode::kReadResponseFirst;
+  } else {
+    packet.header.opcode = last ? Opcode::kReadResponseLast : Opcode::kReadResponseMiddle;
+  }
+  packet.source = remaining == 0 ? TxPacket::Source::kNone : TxPacket::Source::kRemote;
+  const uint32_t size = settings_.mtu.Take(remaining);
+  packet.remote = {.rkey = resource.rkey,
+                   .va = resource.va + offset,
+                   .length_bytes = size,
+                   .xrc_srqn = resource.xrc_srqn};
+  packet.following_bytes = remaining - size;
+  resources_.AdvanceFront();
+}
+
+void Responder::FillAcknowledge(wire::Psn psn, const wire::Aeth& aeth, TxPacket& packet) {
+  wire::TransportHeader& header = packet.header;
+  header.opcode = wire::Opcode::kAcknowledge;
+  header.solicited = header.ack_request = false;
+  header.psn = psn;
+  header.aeth = aeth;
+  packet.source = TxPacket::Source::kNone;
+  packet.retransmission = false;
+}
+
+void Responder::FillSelectiveAcknowledge(TxPacket& packet) {
+  FillAcknowledge(epsn_, AethOfAck(), packet);
+  packet.header.opcode = wire::Opcode::kSelectiveAcknowledge;
+  packet.source = TxPacket::Source::kOwn;
+  packet.own = hole_.Map();
+  acks_.OweMap(false);
+}
+
+void Responder::OnGatherFailed(const TxPacket& packet) {
+  // The memory became inaccessible during the reply: send a NAK with the PSN that is missing
+  // (docs/protocol/transport.md, section 3.2). A repeated reply ends without a NAK: a duplicate is
+  // never refused.
+  const bool under_way =
+      resources_.owes() && resources_.Front().next_psn() == packet.header.psn + 1;
+  if (packet.retransmission) {
+    if (!under_way) return;
+    if (resources_.Front().repeats != 0) return resources_.FinishRepeats();
+    if (resources_.Front().answered) resources_.FinishFront();
+    return;
+  }
+  resources_.DropReplies();
+  acks_.DropAck();
+  RefuseAccess();
+  acks_.MoveNak(packet.header.psn);
+  failure_.psn = packet.header.psn;
 }
 
 }  // namespace uroce::transport

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cassert>
 
-#include "pipeline/transport/psn_distance.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "pipeline/base/types.h"
-#include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/request_shape.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {

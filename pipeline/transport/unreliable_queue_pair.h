@@ -1,21 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of UC and UD queue pairs: states, the send queue, receive works, completions.
+// Queue pairs of unreliable connections (UC) and unreliable datagrams (UD): a work is complete when
+// its last packet has left, and a work that fails stops only the send queue
+// (docs/protocol/transport.md, sections 6.1, 9 and 10).
 #pragma once
 
 #include <cstdint>
 
-#include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
-#include "pipeline/transport/event_set.h"
 #include "pipeline/transport/inbound_message.h"
-#include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/queue_pair_types.h"
-#include "pipeline/transport/receive_completions.h"
-#include "pipeline/transport/unreliable_sends.h"
-#include "pipeline/transport/unreliable_types.h"
+#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/send_queue.h"
 #include "pipeline/transport/work.h"
+#include "pipeline/wire/packet.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
+
+// The send queue of UC and UD: a work is complete when its last packet has left. A work that fails
+// stops only the send queue (docs/protocol/transport.md, sections 6.1, 9 and 10).
+
+/// Pure, one thread, owned by a queue pair, which makes the packets and knows the state.
+///
+/// Works lie in a ring under free-running indices, divided by marks:
+///   reported_ <= next_ <= tail_
+/// [reported_, next_) is complete and waits for PollCompletion; next_ is being sent, or the first
+/// of to_flush_ works that flush.
+class UnreliableSends {
+ public:
+  UnreliableSends(const UnreliableConfig& config, QueuePairCounters& counters)
+      : counters_(counters), ring_(config.max_send_works), signal_all_(config.signal_all) {}
+
+  // ---- state ----
+  void Start(wire::Psn first) { psn_ = first; }
+  /// Hold is for SQD: the work under way is finished, no other work begins.
+  void SetHold(bool hold) { holding_ = hold; }
+  /// SQE and ERR: all works held, and all that are posted later, complete with WR_FLUSH_ERR; a work
+  /// that failed comes first with its own status.
+  void Flush();
+  /// SQE to RTS: works posted from now on are sent.
+  void Resume() { stopped_ = failed_ = false; }
+  void Reset();
+  /// True when a work has failed: the queue pair must enter SQE.
+  bool failed() const { return failed_; }
+  /// True while a work is under way.
+  bool busy() const { return packets_sent_ != 0 || leaving_ || executing_local_; }
+
+  // ---- works ----
+  uint32_t room() const { return ring_.capacity() - (tail_ - reported_); }
+  /// `verdict`: kSuccess, or the status with which the work fails in its turn.
+  [[nodiscard]] PostResult Post(const SendWork& work, WcStatus verdict);
+  bool Holds(uint32_t slot) const;
+
+  // ---- packets ----
+  bool HasPacket() const { return TurnOf() == Turn::kPacket || TurnOf() == Turn::kUnfit; }
+  /// The work whose packet is sent next, or null. The caller ends each packet by OnSent or Fail.
+  const SendWork* Next();
+  uint32_t packets_sent() const { return packets_sent_; }
+  wire::Psn psn() const { return psn_; }
+  /// The caller has made a packet: nothing else leaves before its bytes are read.
+  void OnPacket() { leaving_ = true; }
+  /// The bytes of the packet are read. `last`: it is the last packet of its work.
+  void OnSent(bool last);
+  /// The work under way ends with `status`.
+  void Fail(WcStatus status);
+  bool HasLocal() const { return TurnOf() == Turn::kLocal; }
+  [[nodiscard]] bool PollLocal(LocalEffect& effect);
+  void OnLocalDone(EffectOutcome outcome);
+
+  [[nodiscard]] bool PollCompletion(Completion& completion);
+
+ private:
+  struct Held {
+    SendWork work;
+    WcStatus verdict = WcStatus::kSuccess;
+  };
+  /// What the work at next_ needs now.
+  enum class Turn : uint8_t { kNone, kPacket, kLocal, kUnfit };
+  Turn TurnOf() const;
+
+  QueuePairCounters& counters_;
+  SendRing<Held> ring_;
+  uint32_t reported_ = 0;
+  uint32_t next_ = 0;
+  uint32_t tail_ = 0;
+  uint32_t to_flush_ = 0;
+  uint32_t packets_sent_ = 0;  ///< Packets of the work at next_ that were sent.
+  wire::Psn psn_;
+  const bool signal_all_;
+  bool leaving_ = false;
+  bool executing_local_ = false;
+  bool holding_ = false;
+  bool stopped_ = false;  ///< SQE or ERR.
+  bool failed_ = false;
+  WcStatus head_status_ = WcStatus::kWrFlushErr;  ///< Of the work at next_, when it is flushed.
+};
+
+// The common part of UC and UD queue pairs: states, the send queue, receive works, completions.
 
 /// Base of UcQueuePair and UdQueuePair; see there for the shell's contract.
 /// An error of a send work stops the send queue only (SQE, until Modify(kRts)). An error of a
@@ -94,6 +175,69 @@ class UnreliableQueuePair {
   bool established_ = false;      ///< COMM_EST was raised.
   bool drain_announced_ = false;  ///< SQ_DRAINED was raised for this stay in SQD.
   bool last_wqe_due_ = false;     ///< LAST_WQE_REACHED waits for the last receive completion.
+};
+
+// One queue pair of an unreliable connection (docs/protocol/transport.md, section 9).
+
+/// Unreliable connection: SEND and WRITE, with or without immediate. Nothing is acknowledged. A
+/// message with a missing packet is lost, but bytes that a lost WRITE has placed stay.
+/// Pure; one thread. `now` never goes back. No allocation after construction.
+///
+/// The shell's contract, per arriving packet (ICRC, addresses and P_Key already checked):
+///   if (NeedsReceive(header)) PostReceive(next RQ entry, if there is one);
+///   result = OnPacket(packet, now, effect);
+///   if (effect.kind != kNone) OnEffectDone(outcome, 0, now);
+/// For each packet from PollPacket the shell calls OnSent when its bytes are read, or
+/// OnGatherFailed, before the next packet. Then PollLocal, PollCompletion, PollEvent.
+class UcQueuePair : public UnreliableQueuePair {
+ public:
+  explicit UcQueuePair(const UnreliableConfig& config) : UnreliableQueuePair(config) {}
+
+  [[nodiscard]] PostResult Post(const SendWork& work);
+  [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  void OnSent(const TxPacket& packet);
+
+  /// Whether executing this packet takes a receive work that the core does not hold yet.
+  bool NeedsReceive(const wire::TransportHeader& header) const;
+  [[nodiscard]] ReceiveResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
+  void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
+  wire::Psn expected_psn() const { return epsn_; }
+
+ private:
+  /// Whether the packet begins a message or is the next of the one under way; moves ePSN.
+  bool Follows(const wire::TransportHeader& header, const RequestShape& shape);
+  /// Gives the message up; its receive work waits for the next one.
+  ReceiveResult Drop(ReceiveResult why);
+  void Commit();
+};
+
+// One queue pair of unreliable datagrams (docs/protocol/transport.md, section 10).
+
+/// The bytes in front of the payload of a received datagram: those of wire::GrhArea.
+inline constexpr uint32_t kGrhAreaBytes = 40;
+
+/// Unreliable datagrams: each SEND is one packet to the destination that its work names. The shell
+/// decides which queue pairs get a multicast packet, and calls OnPacket for each.
+/// Pure; one thread. The shell's contract is that of UcQueuePair. The effect of an arriving
+/// datagram covers its payload, and asks for the GRH area in front of it.
+class UdQueuePair : public UnreliableQueuePair {
+ public:
+  explicit UdQueuePair(const UnreliableConfig& config) : UnreliableQueuePair(config) {}
+
+  /// A work with a payload beyond the MTU fails in its turn, with LOC_LEN_ERR.
+  [[nodiscard]] PostResult Post(const SendWork& work);
+  [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  void OnSent(const TxPacket& packet);
+
+  /// Whether this packet takes a receive work that the core does not hold yet.
+  bool NeedsReceive(const wire::TransportHeader& header) const;
+  [[nodiscard]] ReceiveResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
+  void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
+
+ private:
+  ReceiveResult OnTooLong();
+
+  Completion arriving_;  ///< The completion of the datagram whose effect is under way.
 };
 
 }  // namespace uroce::transport

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work requests as the transport core sees them, and the completions it returns. Scatter/gather
-// lists, inline bytes and lkeys stay with the shell: the core names local bytes by work slot.
+// Work requests as the transport core sees them, the completions that it returns, and why a packet
+// was refused or sent again. Scatter/gather lists, inline bytes and lkeys stay with the shell: the
+// core names local bytes by work slot.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
+
+// Work requests as the transport core sees them, and the completions it returns. Scatter/gather
+// lists, inline bytes and lkeys stay with the shell: the core names local bytes by work slot.
 
 /// Operation of a send work request. Values are those of ibv_wr_opcode.
 enum class WorkOpcode : uint8_t {
@@ -118,6 +124,115 @@ struct Completion {
   Qpn source_qpn;
   bool has_grh = false;
   bool is_ipv6 = false;
+};
+
+// Properties of an operation that a requester needs, as bits: looked up once when a work is posted,
+// and tested by one instruction each time the work is considered.
+
+/// Traits of a work. A WRITE has none but kExecutable.
+struct WorkTraits {
+  static constexpr uint8_t kRead = 1;
+  static constexpr uint8_t kAtomic = 2;
+  static constexpr uint8_t kAtomicWrite = 4;
+  static constexpr uint8_t kLocal = 8;          ///< Done on this side alone, without a packet.
+  static constexpr uint8_t kTakesReceive = 16;  ///< The responder needs a receive work for it.
+  static constexpr uint8_t kFence = 32;
+  static constexpr uint8_t kExecutable = 64;  ///< Well formed, with a known opcode.
+};
+
+namespace internal {
+
+constexpr uint8_t TraitsOf(WorkOpcode opcode) {
+  switch (opcode) {
+    case WorkOpcode::kWrite:
+      return WorkTraits::kExecutable;
+    case WorkOpcode::kWriteWithImm:
+    case WorkOpcode::kSend:
+    case WorkOpcode::kSendWithImm:
+    case WorkOpcode::kSendWithInvalidate:
+      return WorkTraits::kExecutable | WorkTraits::kTakesReceive;
+    case WorkOpcode::kRead:
+      return WorkTraits::kExecutable | WorkTraits::kRead;
+    case WorkOpcode::kCompareSwap:
+    case WorkOpcode::kFetchAdd:
+      return WorkTraits::kExecutable | WorkTraits::kAtomic;
+    case WorkOpcode::kAtomicWrite:
+      return WorkTraits::kExecutable | WorkTraits::kAtomicWrite;
+    case WorkOpcode::kLocalInvalidate:
+    case WorkOpcode::kBindWindow:
+      return WorkTraits::kExecutable | WorkTraits::kLocal;
+  }
+  return 0;
+}
+
+inline constexpr auto kTraits = [] {
+  std::array<uint8_t, 256> traits{};
+  for (uint32_t i = 0; i < traits.size(); ++i) traits[i] = TraitsOf(WorkOpcode(i));
+  return traits;
+}();
+
+}  // namespace internal
+
+constexpr uint8_t TraitsOf(const SendWork& work) {
+  const uint8_t traits = internal::kTraits[static_cast<uint8_t>(work.opcode)];
+  const int fence = work.fence ? WorkTraits::kFence : 0;
+  const int malformed = work.malformed ? WorkTraits::kExecutable : 0;
+  return static_cast<uint8_t>((traits | fence) & ~malformed);
+}
+
+// Why a connection refused a packet, resent packets or failed, in more detail than the protocol
+// carries: for captures and for people. Good packets write none of it.
+
+/// Why a responder refuses a request with a fatal NAK.
+enum class Refusal : uint8_t {
+  kNone,
+  kOrder,          ///< The opcode does not continue the message.
+  kPayloadLength,  ///< The length does not fit the path MTU or the message.
+  kMessageLength,  ///< Over 2^31 bytes.
+  kRight,          ///< The queue pair does not allow this operation.
+  kResources,      ///< More READs and atomics than max_dest_rd_atomic.
+  kReceiveLength,  ///< The message is longer than its receive.
+  kReceiveEntry,   ///< The posted receive is malformed.
+  kAlignment,      ///< Atomic on an address that is no multiple of 8.
+  kRemoteKey,      ///< The key does not grant this range.
+  kLocalKey,       ///< The receive's own key does not grant its range.
+  kInvalidate,     ///< The key may not be invalidated.
+};
+
+/// Why a requester sends packets again.
+enum class ResendCause : uint8_t {
+  kNone,
+  kAckTimeout,
+  kSequenceNak,
+  kRnrNak,         ///< The wait after an RNR NAK has ended.
+  kImpliedNak,     ///< The response to a READ or atomic was passed over.
+  kSelectiveAck,   ///< A selective ACK reports it missing (pipeline/transport/README.md).
+  kTailLossProbe,  ///< Nothing has come for some round trips (pipeline/transport/README.md).
+};
+
+/// A resend: the `number`-th of `limit` retries without progress; number 0: it costs no retry.
+struct Resend {
+  static constexpr uint8_t kForEver = 255;
+  ResendCause cause = ResendCause::kNone;
+  uint8_t number = 0;
+  uint8_t limit = 0;  ///< retry_count or rnr_retry; kForEver where rnr_retry is 7.
+};
+
+/// Details of a request that was not executed; meaningful when its PacketResult says so.
+struct RequestReport {
+  bool answered = false;  ///< Duplicate: answered again. Gap: a NAK was asked for.
+  uint8_t syndrome = 0;   ///< The syndrome of the NAK.
+  Refusal refusal = Refusal::kNone;
+};
+
+/// How a connection failed.
+struct Failure {
+  enum class Side : uint8_t { kNone, kRequester, kResponder };
+  Side side = Side::kNone;
+  WcStatus status = WcStatus::kSuccess;  ///< Of the work that failed; kSuccess when none failed.
+  uint8_t syndrome = 0;                  ///< Of the NAK sent or received; 0 when there was none.
+  Refusal refusal = Refusal::kNone;      ///< Meaningful for Side::kResponder.
+  wire::Psn psn;                         ///< The oldest unacknowledged PSN, or the refused one.
 };
 
 }  // namespace uroce::transport

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes a frame layer by layer, directly into the caller's packet.
+// Decodes an Ethernet frame into a wire::Packet, once, on arrival. All later code relies on the
+// checks that are made here.
 #include "pipeline/wire/decode.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "pipeline/wire/host_delay.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/layout.h"
 
 namespace uroce::wire {
+
+// Decodes a frame layer by layer, directly into the caller's packet.
+
 namespace {
 
 using Bytes = std::span<const uint8_t>;
@@ -247,6 +252,14 @@ DecodeResult Decode(Bytes frame, Packet& packet, FrameView& view) {
   result = DecodeUdp(frame, cursor, view);
   if (result != DecodeResult::kOk) return result;
   return DecodeTransport(frame, view, packet);
+}
+
+std::array<uint8_t, 40> GrhArea(std::span<const uint8_t> frame, const FrameView& view) {
+  std::array<uint8_t, 40> area{};
+  const size_t header_bytes = view.is_ipv6 ? sizeof(Ipv6Header) : sizeof(Ipv4Header);
+  const std::span<const uint8_t> header = frame.subspan(view.ip_offset, header_bytes);
+  std::ranges::copy(header, area.end() - static_cast<ptrdiff_t>(header_bytes));
+  return area;
 }
 
 }  // namespace uroce::wire

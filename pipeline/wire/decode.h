@@ -3,6 +3,7 @@
 // checks that are made here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -10,6 +11,9 @@
 #include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
+
+// Decodes an Ethernet frame into a wire::Packet, once, on arrival. All later code relies on the
+// checks that are made here.
 
 /// Why a frame is no RoCEv2 packet, or kOk.
 enum class DecodeResult : uint8_t {
@@ -56,5 +60,12 @@ struct FrameView {
 /// Decodes a whole frame, from the destination MAC on. `packet.payload` points into `frame`.
 /// `packet` and `view` are valid only on kOk. Does not check the ICRC: see icrc.h.
 [[nodiscard]] DecodeResult Decode(std::span<const uint8_t> frame, Packet& packet, FrameView& view);
+
+// The 40 bytes in front of a received datagram, in the place of InfiniBand's GRH.
+
+/// The IP header of a decoded frame in the form that programs expect: an IPv6 header from byte 0
+/// on, or 20 zeros and an IPv4 header. Programs recognize the IPv4 header by its checksum
+/// (docs/protocol/wire-format.md, section 3.1).
+std::array<uint8_t, 40> GrhArea(std::span<const uint8_t> frame, const FrameView& view);
 
 }  // namespace uroce::wire

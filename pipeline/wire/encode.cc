@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "pipeline/wire/host_delay.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/icrc.h"
 #include "pipeline/wire/layout.h"
 

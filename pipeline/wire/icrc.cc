@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// The invariant CRC of RoCEv2, the fused copy that computes it, and how it changes when a field of
+// 16 bits changes (docs/protocol/wire-format.md, section 7). The fastest kernel that the CPU can
+// run is chosen when the program starts.
 #include "pipeline/wire/icrc.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "pipeline/wire/crc/kernel.h"
@@ -81,5 +86,132 @@ bool IcrcIsRight(std::span<const uint8_t> frame, const FrameView& view) {
 }
 
 const char* CrcKernelName() { return chosen_kernel.name; }
+
+namespace {
+
+// The register of a reflected CRC is a polynomial whose term x^0 is bit 31.
+constexpr uint32_t kPolynomial = 0xedb88320;
+constexpr uint32_t kOne = 1u << 31;
+
+constexpr uint32_t TimesX(uint32_t value) {
+  return (value & 1) != 0 ? (value >> 1) ^ kPolynomial : value >> 1;
+}
+constexpr uint32_t DividedByX(uint32_t value) {
+  return (value & kOne) != 0 ? (value ^ kPolynomial) << 1 | 1 : value << 1;
+}
+/// Costs a step for each bit of `a` down to its lowest one.
+constexpr uint32_t Product(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; a != 0; a <<= 1, b = TimesX(b)) {
+    if ((a & kOne) != 0) product ^= b;
+  }
+  return product;
+}
+
+/// Powers of x by the number of bytes behind a field.
+struct Powers {
+  /// By x^(8n + 32): the change of an ICRC from that of the field as the first 16 terms.
+  std::array<uint32_t, kMostBytesBehindField + 1> forward;
+  /// By x^-(8n + 32).
+  std::array<uint32_t, kMostBytesBehindField + 1> back;
+};
+
+std::unique_ptr<const Powers> MakePowers() {
+  auto powers = std::make_unique<Powers>();
+  uint32_t forward = kOne;
+  uint32_t back = kOne;
+  for (int i = 0; i < 32; ++i) {
+    forward = TimesX(forward);
+    back = DividedByX(back);
+  }
+  for (size_t n = 0; n <= kMostBytesBehindField; ++n) {
+    powers->forward[n] = forward;
+    powers->back[n] = back;
+    for (int i = 0; i < 8; ++i) {
+      forward = TimesX(forward);
+      back = DividedByX(back);
+    }
+  }
+  return powers;
+}
+
+/// Made before main; nothing uses it earlier.
+const std::unique_ptr<const Powers> powers = MakePowers();
+
+// A message's bytes enter the register at its end with the terms x^31 ..., the first byte lowest:
+// a field of two bytes is the last 16 bits. x^16 more makes them the first 16.
+constexpr uint32_t TermsOf(uint16_t field) {
+  const auto swapped = static_cast<uint16_t>(field >> 8 | field << 8);
+  return uint32_t{swapped} << 16;
+}
+
+constexpr size_t kIp = UdpFrame::kIpOffset;
+constexpr size_t kIdentification = kIp + offsetof(Ipv4Header, identification);
+
+uint16_t Load16(const uint8_t* at) { return static_cast<uint16_t>(at[0] << 8 | at[1]); }
+void Store16(uint8_t* at, uint16_t value) {
+  at[0] = static_cast<uint8_t>(value >> 8);
+  at[1] = static_cast<uint8_t>(value);
+}
+
+/// Stores the field that begins at `offset`. Returns the change of the ICRC.
+uint32_t Change16(std::span<uint8_t> frame, size_t offset, uint16_t value) {
+  const auto change = static_cast<uint16_t>(Load16(frame.data() + offset) ^ value);
+  if (change == 0) return 0;
+  Store16(frame.data() + offset, value);
+  return IcrcChange(change, frame.size() - kIcrcBytes - offset - 2);
+}
+
+bool IsRoce(std::span<const uint8_t> frame, const UdpFrame& places) {
+  const size_t behind = frame.size() - kIdentification;
+  return frame.size() >= places.payload_offset + sizeof(BthLayout) + kIcrcBytes &&
+         behind <= kMostBytesBehindField;
+}
+
+}  // namespace
+
+uint32_t IcrcChange(uint16_t field_change, size_t bytes_behind) {
+  return Product(TermsOf(field_change), powers->forward[bytes_behind]);
+}
+
+std::optional<uint16_t> FieldChange(uint32_t icrc_change, size_t bytes_behind) {
+  const uint32_t terms = Product(icrc_change, powers->back[bytes_behind]);
+  if ((terms & 0xffff) != 0) return std::nullopt;
+  const auto swapped = static_cast<uint16_t>(terms >> 16);
+  return static_cast<uint16_t>(swapped >> 8 | swapped << 8);
+}
+
+void Renumber(std::span<uint8_t> frame, const UdpFrame& places, uint16_t source_port,
+              uint16_t identification) {
+  if (!IsRoce(frame, places)) return;
+  uint32_t change = Change16(frame, places.udp_offset(), source_port);
+  if (!places.is_ipv6) change ^= Change16(frame, kIdentification, identification);
+  uint8_t* const at = frame.data() + frame.size() - kIcrcBytes;
+  uint32_t icrc;
+  std::memcpy(&icrc, at, sizeof icrc);
+  icrc ^= change;
+  std::memcpy(at, &icrc, sizeof icrc);
+}
+
+void SetIdentification(std::span<uint8_t> frame, uint16_t identification) {
+  uint8_t* const ip = frame.data() + kIp;
+  Store16(frame.data() + kIdentification, identification);
+  Store16(ip + offsetof(Ipv4Header, checksum), 0);
+  Store16(ip + offsetof(Ipv4Header, checksum), ChecksumOfSum(SumOfWords({ip, sizeof(Ipv4Header)})));
+}
+
+std::optional<uint16_t> FindIdentification(std::span<const uint8_t> frame, const UdpFrame& places) {
+  if (places.is_ipv6 || !IsRoce(frame, places)) return std::nullopt;
+  const size_t covered = frame.size() - kIcrcBytes;
+  uint32_t received;
+  std::memcpy(&received, frame.data() + covered, sizeof received);
+  const uint32_t change =
+      received ^ IcrcFromState(MaskedHeaderCrc32(frame.data() + kIp, covered - kIp, false));
+  const uint16_t present = Load16(frame.data() + kIdentification);
+  if (change == 0) return present;
+  const auto field = FieldChange(change, covered - kIdentification - 2);
+  if (!field) return std::nullopt;
+  return static_cast<uint16_t>(present ^ *field);
+}
 
 }  // namespace uroce::wire

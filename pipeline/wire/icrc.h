@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The invariant CRC of RoCEv2 and the fused copy that computes it (docs/protocol/wire-format.md,
-// section 7). The fastest kernel that the CPU can run is chosen when the program starts.
+// The invariant CRC of RoCEv2, the fused copy that computes it, and how it changes when a field of
+// 16 bits changes (docs/protocol/wire-format.md, section 7). The fastest kernel that the CPU can
+// run is chosen when the program starts.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "pipeline/wire/decode.h"
+#include "pipeline/wire/superframe.h"
 
 namespace uroce::wire {
+
+// The invariant CRC of RoCEv2 and the fused copy that computes it (docs/protocol/wire-format.md,
+// section 7). The fastest kernel that the CPU can run is chosen when the program starts.
 
 /// State after the eight bytes 0xff that stand in for the LRH.
 inline constexpr uint32_t kIcrcSeed = 0xdebb20e3;
@@ -35,5 +41,31 @@ void StoreIcrc(uint8_t* at, uint32_t state);
 
 /// Name of the kernel in use: "vpclmul512", "vpclmul256", "pclmul128", "portable".
 const char* CrcKernelName();
+
+// How an ICRC changes when a field of 16 bits changes, and which change of the field explains that
+// of an ICRC: docs/protocol/wire-format.md, section 7.4.
+
+/// The most bytes between the end of a field and the ICRC.
+inline constexpr size_t kMostBytesBehindField = 16383;
+
+/// The exclusive or of two ICRCs, as IcrcFromState gives them, of packets that differ in one field
+/// alone. `field_change`: the exclusive or of the two values, in host order. `bytes_behind`: from
+/// the end of the field to the ICRC, up to kMostBytesBehindField.
+uint32_t IcrcChange(uint16_t field_change, size_t bytes_behind);
+/// The inverse. Nothing: no change of the field explains it, as for all but one of 65536 changes.
+std::optional<uint16_t> FieldChange(uint32_t icrc_change, size_t bytes_behind);
+
+/// Gives an untagged RoCE frame another source port, and over IPv4 another identification, and an
+/// ICRC that fits them if the former one fitted. `frame` ends with the ICRC. The checksum of the
+/// IPv4 header is not changed.
+void Renumber(std::span<uint8_t> frame, const UdpFrame& places, uint16_t source_port,
+              uint16_t identification);
+
+/// Stores an identification in an untagged frame over IPv4, with the header's checksum.
+void SetIdentification(std::span<uint8_t> frame, uint16_t identification);
+
+/// The identification for which the ICRC at the end of an untagged RoCE frame over IPv4 is right,
+/// that of the frame or another one. Nothing: the frame is damaged, too short, or IPv6.
+std::optional<uint16_t> FindIdentification(std::span<const uint8_t> frame, const UdpFrame& places);
 
 }  // namespace uroce::wire

@@ -1,16 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of the headers of a RoCEv2 frame on the wire (docs/protocol/wire-format.md, sections 1 to
-// 3). Only decode and encode use them for RoCE packets; all other code uses wire::Packet.
+// Layouts of the headers of a RoCEv2 frame on the wire, the integers in network byte order of which
+// they consist, and the Internet checksum (docs/protocol/wire-format.md, sections 1 to 3; RFC
+// 1071). Only decode and encode use the layouts for RoCE packets; all other code uses wire::Packet.
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "pipeline/base/types.h"
-#include "pipeline/wire/be.h"
 
 namespace uroce::wire {
+
+// Integers in network byte order, of which the header layouts consist.
+
+/// Unsigned integer of N bytes in network order, at any alignment. There is no implicit conversion.
+template <size_t N>
+class Be {
+  static_assert(N >= 2 && N <= 8);
+
+ public:
+  using Host = std::conditional_t<N <= 2, uint16_t, std::conditional_t<N <= 4, uint32_t, uint64_t>>;
+  Be() = default;
+  /// Keeps the low N bytes of `host`.
+  constexpr explicit Be(Host host) {
+    for (size_t i = 0; i < N; ++i) bytes_[i] = static_cast<uint8_t>(host >> (8 * (N - 1 - i)));
+  }
+  constexpr Host value() const {
+    if (!std::is_constant_evaluated() && N == sizeof(Host)) return Swapped();
+    Host host = 0;
+    for (size_t i = 0; i < N; ++i) host = static_cast<Host>((uint64_t{host} << 8) | bytes_[i]);
+    return host;
+  }
+
+ private:
+  /// One load and one byte swap. Written by hand, because GCC 12 loads single bytes in the loop.
+  Host Swapped() const {
+    static_assert(std::endian::native == std::endian::little);
+    Host host;
+    std::memcpy(&host, bytes_, N);
+    if constexpr (sizeof host == 2) return __builtin_bswap16(host);
+    if constexpr (sizeof host == 4) return __builtin_bswap32(host);
+    if constexpr (sizeof host == 8) return __builtin_bswap64(host);
+  }
+
+  uint8_t bytes_[N];
+};
+
+// The arithmetic of the Internet checksum (RFC 1071).
+
+/// Sum of the 16-bit words of `bytes` in network order; a zero follows an odd last byte. Sums of
+/// parts of even length may be added.
+inline uint64_t SumOfWords(std::span<const uint8_t> bytes) {
+  uint64_t sum = 0;
+  size_t at = 0;
+  for (; at + 1 < bytes.size(); at += 2) sum += uint32_t{bytes[at]} << 8 | bytes[at + 1];
+  if (at < bytes.size()) sum += uint32_t{bytes[at]} << 8;
+  return sum;
+}
+
+/// The one's complement sum in 16 bits. A checksum is its complement.
+inline uint16_t FoldSum(uint64_t sum) {
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<uint16_t>(sum);
+}
+
+inline uint16_t ChecksumOfSum(uint64_t sum) { return static_cast<uint16_t>(~FoldSum(sum)); }
+
+// Layouts of the headers of a RoCEv2 frame on the wire (docs/protocol/wire-format.md, sections 1 to
+// 3). Only decode and encode use them for RoCE packets; all other code uses wire::Packet.
 
 inline constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 inline constexpr uint16_t kEtherTypeIpv6 = 0x86dd;

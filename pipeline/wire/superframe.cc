@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/wire/internet_checksum.h"
 #include "pipeline/wire/layout.h"
 
 namespace uroce::wire {

@@ -6,8 +6,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "pipeline/wire/aeth_syndrome.h"
-#include "pipeline/wire/kept_map.h"
+#include "pipeline/wire/acknowledgement.h"
 
 namespace uroce::wire {
 namespace {

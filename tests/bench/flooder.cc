@@ -17,7 +17,7 @@
 #include <cstring>
 #include <string>
 
-#include "pipeline/cpu/fences.h"
+#include "pipeline/base/cpu.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "tests/bench/queue_floods.h"
 #include "tests/e2e/hostile/program.h"

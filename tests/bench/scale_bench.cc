@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "drivers/wire/wire_port.h"
-#include "pipeline/cpu/counter.h"
+#include "drivers/cable/cable_port.h"
+#include "pipeline/base/cpu.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
+#include "drivers/cable/cable_port.h"
 #include "drivers/dpdk/eal.h"
 #include "drivers/switch/switch_port.h"
-#include "drivers/wire/wire_port.h"
 
 namespace uroce::drivers {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "drivers/wire/wire_port.h"
+#include "drivers/cable/cable_port.h"
 #include "pipeline/datapath/capture/capture_tap.h"
 #include "tests/datapath/testbed.h"
 

@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "drivers/wire/wire_port.h"
+#include "drivers/cable/cable_port.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {

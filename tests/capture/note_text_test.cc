@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/capture/note_text.h"
+#include "pipeline/capture/note.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
-
-#include "pipeline/capture/note.h"
 
 namespace uroce::capture {
 namespace {

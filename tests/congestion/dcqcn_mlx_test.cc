@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's reaction point: the numbers of docs/protocol/congestion.md, section 7.
-#include "pipeline/congestion/dcqcn_mlx.h"
+#include "pipeline/congestion/dcqcn.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "pipeline/congestion/units.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::congestion {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many packets round trips allow (pipeline/congestion/delay_window.h).
-#include "pipeline/congestion/delay_window.h"
+// How many packets round trips allow (pipeline/congestion/window.h).
+#include "pipeline/congestion/window.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/congestion/units.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::congestion {
 namespace {

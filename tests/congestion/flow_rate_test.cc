@@ -6,8 +6,7 @@
 
 #include <array>
 
-#include "pipeline/congestion/pacer.h"
-#include "pipeline/congestion/units.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::congestion {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far losses let a requester go ahead (pipeline/congestion/loss_window.h).
-#include "pipeline/congestion/loss_window.h"
+// How far losses let a requester go ahead (pipeline/congestion/window.h).
+#include "pipeline/congestion/window.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // When marks are answered (docs/protocol/congestion.md, section 4).
-#include "pipeline/congestion/notification_point.h"
+#include "pipeline/congestion/dcqcn.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/congestion/units.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::congestion {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pipeline/congestion/units.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::congestion {
 namespace {

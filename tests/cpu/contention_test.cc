@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/cpu/contention.h"
+#include "pipeline/base/cpu.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/base/histogram.h"
+#include "pipeline/base/counters.h"
 
 #include <gtest/gtest.h>
 

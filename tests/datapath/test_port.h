@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "drivers/port.h"
+#include "pipeline/port/port.h"
 
 namespace uroce::datapath {
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "drivers/dpdk/eal.h"
-#include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/memory/copy_helper.h"
 
 namespace uroce::datapath {
 namespace {

@@ -12,16 +12,15 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/datapath/memory/access.h"
-#include "pipeline/datapath/memory/key_table.h"
-#include "pipeline/datapath/port/device.h"
-#include "pipeline/datapath/queue/address_table.h"
+#include "pipeline/datapath/device/device.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/worker/workers.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/shm/rings/doorbells.h"
-#include "pipeline/shm/rings/wqe.h"
+#include "pipeline/shm/rings/work_queue.h"
 #include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/test_port.h"
 

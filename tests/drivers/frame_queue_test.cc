@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drivers/frame_queue.h"
+#include "pipeline/port/frame_queue.h"
 
 #include <thread>
 #include <vector>

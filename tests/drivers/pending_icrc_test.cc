@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mark of a frame without an ICRC: who fills the ICRC in, and what stays as it is.
-#include "drivers/pending_icrc.h"
+#include "pipeline/port/frame_marks.h"
 
 #include <gtest/gtest.h>
 

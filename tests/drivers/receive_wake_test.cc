@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many fds behind one, by edges.
-#include "drivers/receive_wake.h"
+#include "pipeline/port/wake.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

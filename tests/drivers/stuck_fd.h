@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "nic/base/fd.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::drivers {
 

@@ -138,7 +138,7 @@ class DissectorTest(unittest.TestCase):
                          ["0x81", "0x000c", "0x0102030405060708", "", "", ""])
 
     def test_waits_of_hosts_are_read(self):
-        # pipeline/wire/host_delay.h: (4 + f) * 2^e * 8 us.
+        # pipeline/wire/acknowledgement.h: (4 + f) * 2^e * 8 us.
         for code, us in ((1, 40), (4, 64), (7, 112), (0x3F, 1835008)):
             for opcode in (0x11, 0xD1):
                 packet = bytearray(bth(opcode, QPN, 77))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/fabric/event_heap.h"
+#include "pipeline/fabric/fabric.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/fabric/frame_headers.h"
+#include "pipeline/fabric/frame.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "pipeline/wire/capabilities_mad.h"
+#include "pipeline/wire/gsi.h"
 
 namespace uroce::wire {
 

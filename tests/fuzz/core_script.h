@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "pipeline/wire/kept_map.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "tests/sim/hostile_shell.h"
 
 namespace uroce {

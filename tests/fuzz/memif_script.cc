@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "drivers/dpdk/eal.h"
-#include "nic/base/event_signal.h"
+#include "pipeline/os/event_signal.h"
 
 namespace uroce::fuzz {
 namespace {

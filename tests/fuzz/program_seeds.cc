@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "nic/ucma/abi.h"
+#include "nic/ucma/responses.h"
 #include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/fuzz/program_script.h"
 

@@ -15,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/transport/uc_queue_pair.h"
-#include "pipeline/transport/ud_queue_pair.h"
+#include "pipeline/transport/unreliable_queue_pair.h"
 #include "pipeline/wire/to_string.h"
 #include "tests/golden/conversation.h"
 

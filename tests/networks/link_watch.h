@@ -2,7 +2,7 @@
 // What a link has carried and lost since a moment.
 #pragma once
 
-#include "pipeline/fabric/link.h"
+#include "pipeline/fabric/fabric.h"
 
 namespace uroce::networks {
 

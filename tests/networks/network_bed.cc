@@ -10,7 +10,7 @@
 
 #include "drivers/dpdk/eal.h"
 #include "drivers/fault/fault_port.h"
-#include "pipeline/base/steering.h"
+#include "pipeline/base/types.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "tests/datapath/work_codes.h"
 

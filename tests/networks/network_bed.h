@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "drivers/fault/fault_config.h"
-#include "drivers/switch/switch_network.h"
 #include "drivers/switch/switch_port.h"
 #include "pipeline/congestion/settings.h"
-#include "pipeline/datapath/memory/key_table.h"
-#include "pipeline/datapath/port/device.h"
+#include "pipeline/datapath/device/device.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/worker/workers.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::networks {

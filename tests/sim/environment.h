@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "pipeline/congestion/environment.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::sim {
 

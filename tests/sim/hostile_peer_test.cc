@@ -8,8 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "pipeline/wire/aeth_syndrome.h"
-#include "pipeline/wire/kept_map.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "tests/sim/environment.h"
 #include "tests/sim/hostile_shell.h"
 #include "tests/sim/random.h"

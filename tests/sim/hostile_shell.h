@@ -8,8 +8,7 @@
 #include <type_traits>
 
 #include "pipeline/transport/rc_queue_pair.h"
-#include "pipeline/transport/uc_queue_pair.h"
-#include "pipeline/transport/ud_queue_pair.h"
+#include "pipeline/transport/unreliable_queue_pair.h"
 #include "tests/transport/kept_copies.h"
 
 namespace uroce::sim {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/transport/psn_distance.h"
-#include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::sim {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "pipeline/transport/effect.h"
-#include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/request_shape.h"
 #include "pipeline/wire/packet.h"
 #include "tests/sim/workload.h"
 

@@ -23,7 +23,7 @@ namespace uroce::sim {
 
 struct RcPartyConfig {
   transport::RcConfig core;
-  bool bounds_reads = false;  ///< READs need an allowance (pipeline/transport/read_allowance.h).
+  bool bounds_reads = false;  ///< READs need an allowance (pipeline/transport/send_queue.h).
   bool offers_credits = false;
   bool may_fail = false;  ///< A plan has an illegal work, or a host will die.
   bool may_die = false;   ///< A host will die.

@@ -2,7 +2,7 @@
 // One end of a simulated unreliable connection.
 #pragma once
 
-#include "pipeline/transport/uc_queue_pair.h"
+#include "pipeline/transport/unreliable_queue_pair.h"
 #include "tests/sim/remote_memory.h"
 #include "tests/sim/unreliable_party.h"
 

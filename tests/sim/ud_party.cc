@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "pipeline/wire/grh_area.h"
+#include "pipeline/wire/decode.h"
 
 namespace uroce::sim {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "pipeline/transport/ud_queue_pair.h"
+#include "pipeline/transport/unreliable_queue_pair.h"
 #include "tests/sim/unreliable_party.h"
 
 namespace uroce::sim {

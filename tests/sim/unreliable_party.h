@@ -10,7 +10,6 @@
 
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/queue_pair_types.h"
-#include "pipeline/transport/unreliable_types.h"
 #include "pipeline/transport/work.h"
 #include "tests/sim/party.h"
 #include "tests/sim/random.h"

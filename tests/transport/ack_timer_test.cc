@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a requester's ACK timer expires (pipeline/transport/ack_timer.h).
-#include "pipeline/transport/ack_timer.h"
+// When a requester's ACK timer expires (pipeline/transport/timers.h).
+#include "pipeline/transport/timers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // End-to-end credits: docs/protocol/transport.md, section 2.
-#include "pipeline/transport/credits.h"
+#include "pipeline/transport/acknowledgements.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a requester goes back, and at what cost (pipeline/transport/go_back_n.h).
-#include "pipeline/transport/go_back_n.h"
+// When a requester goes back, and at what cost (pipeline/transport/loss_recovery.h).
+#include "pipeline/transport/loss_recovery.h"
 
 #include <gtest/gtest.h>
 

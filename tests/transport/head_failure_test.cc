@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a send queue fails (pipeline/transport/head_failure.h).
-#include "pipeline/transport/head_failure.h"
+// How a send queue fails (pipeline/transport/send_queue.h).
+#include "pipeline/transport/send_queue.h"
 
 #include <gtest/gtest.h>
 

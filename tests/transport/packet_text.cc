@@ -11,9 +11,7 @@
 #include <span>
 #include <sstream>
 
-#include "pipeline/wire/aeth_syndrome.h"
-#include "pipeline/wire/host_delay.h"
-#include "pipeline/wire/kept_map.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/to_string.h"
 
 namespace uroce::transport {

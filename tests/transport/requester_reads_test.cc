@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// READs of a requester whose shell bounds what is asked for (pipeline/transport/read_allowance.h).
+// READs of a requester whose shell bounds what is asked for (pipeline/transport/send_queue.h).
 #include <gtest/gtest.h>
 
-#include "pipeline/transport/read_allowance.h"
+#include "pipeline/transport/send_queue.h"
 #include "tests/transport/script.h"
 
 namespace uroce::transport {

@@ -2,7 +2,7 @@
 // Timers, retries and going back: docs/protocol/transport.md, sections 3.2 to 3.4.
 #include <gtest/gtest.h>
 
-#include "pipeline/transport/timer_codes.h"
+#include "pipeline/transport/timers.h"
 #include "tests/transport/script.h"
 
 namespace uroce::transport {

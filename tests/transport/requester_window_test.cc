@@ -5,7 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "pipeline/wire/host_delay.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "tests/transport/packet_text.h"
 #include "tests/transport/selective_script.h"
 

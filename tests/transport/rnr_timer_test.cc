@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a requester does about RNR NAKs (pipeline/transport/rnr_timer.h).
-#include "pipeline/transport/rnr_timer.h"
+// What a requester does about RNR NAKs (pipeline/transport/timers.h).
+#include "pipeline/transport/timers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How round trips are measured (pipeline/transport/round_trip.h).
-#include "pipeline/transport/round_trip.h"
+// How round trips are measured (pipeline/transport/timers.h).
+#include "pipeline/transport/timers.h"
 
 #include <gtest/gtest.h>
 

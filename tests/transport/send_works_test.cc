@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works, their PSNs, and how far they have come (pipeline/transport/send_works.h).
-#include "pipeline/transport/send_works.h"
+// Works, their PSNs, and how far they have come (pipeline/transport/send_queue.h).
+#include "pipeline/transport/send_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a requester sends tail loss probes (pipeline/transport/tail_loss_probe.h).
-#include "pipeline/transport/tail_loss_probe.h"
+// When a requester sends tail loss probes (pipeline/transport/timers.h).
+#include "pipeline/transport/timers.h"
 
 #include <gtest/gtest.h>
 

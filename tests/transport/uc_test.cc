@@ -3,7 +3,7 @@
 // them.
 #include <gtest/gtest.h>
 
-#include "pipeline/transport/uc_queue_pair.h"
+#include "pipeline/transport/unreliable_queue_pair.h"
 #include "tests/transport/unreliable_script.h"
 
 namespace uroce::transport {

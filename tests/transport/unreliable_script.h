@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/transport/unreliable_types.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/to_string.h"
 #include "tests/transport/packet_text.h"
 #include "tests/transport/script.h"

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <span>
 
-#include "pipeline/transport/send_works.h"
-#include "pipeline/wire/kept_map.h"
+#include "pipeline/transport/send_queue.h"
+#include "pipeline/wire/acknowledgement.h"
 #include "tests/transport/script.h"
 
 namespace uroce::transport {

@@ -31,7 +31,7 @@ OF_A_PROCESSOR = re.compile(
     r"__x86_64__|__aarch64__|__builtin_ia32|__builtin_cpu|[a-z]mmintrin|x86intrin|arm_neon|"
     r"cpuid\.h|__rdtsc|\b_mm\d*_|gnu::target|\bhwcap\.h|ucontext\.h")
 ROOMS_OF_PROCESSORS = ("pipeline/cpu/", "pipeline/wire/crc/", "verbs-shim/memory/")
-SOURCES_OF_PROCESSORS = ("pipeline/datapath/memory/ordered_copy.cc", "tools/client/program_kind.cc",
+SOURCES_OF_PROCESSORS = ("pipeline/datapath/memory/ordered_copy.cc", "tools/client/launch.cc",
                          "tools/doctor/kernel.cc")
 OF_MACHINE = {"x86_64": ["-march=x86-64-v2"]}
 C_ROOMS = ("verbs-shim/", "pipeline/shm/", "tests/e2e/")

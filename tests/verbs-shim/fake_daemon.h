@@ -13,9 +13,8 @@
 
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/abi/uroce_commands.h"
-#include "pipeline/shm/rings/cqe_ring.h"
+#include "pipeline/shm/rings/completion_queue.h"
 #include "pipeline/shm/rings/work_queue.h"
-#include "pipeline/shm/rings/wqe.h"
 
 namespace uroce::shim_test {
 

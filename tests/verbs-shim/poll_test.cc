@@ -2,7 +2,7 @@
 // ibv_poll_cq, ibv_cq_ex and the fields of work completions.
 #include <thread>
 
-#include "pipeline/shm/rings/arming.h"
+#include "pipeline/shm/rings/completion_queue.h"
 #include "tests/verbs-shim/shim_fixture.h"
 #include "tests/verbs-shim/yields.h"
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "pipeline/shm/rings/pollers.h"
+#include "pipeline/shm/rings/completion_queue.h"
 #include "tests/verbs-shim/shim_fixture.h"
 #include "tests/verbs-shim/yields.h"
 

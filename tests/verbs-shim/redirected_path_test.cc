@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which paths of programs lead into the daemon's directory.
-#include "verbs-shim/redirected_path.h"
+#include "verbs-shim/hooks/redirected_path.h"
 
 #include <gtest/gtest.h>
 

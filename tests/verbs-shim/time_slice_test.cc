@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which threads ask the kernel for short time slices.
-#include "verbs-shim/time_slice.h"
+#include "verbs-shim/poller.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

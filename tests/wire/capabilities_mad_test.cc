@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The MAD by which NICs of this make know each other: where each value lies, and what is refused.
-#include "pipeline/wire/capabilities_mad.h"
+#include "pipeline/wire/gsi.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The area in front of received datagrams: docs/protocol/wire-format.md, section 3.1.
-#include "pipeline/wire/grh_area.h"
+#include "pipeline/wire/decode.h"
 
 #include <gtest/gtest.h>
 

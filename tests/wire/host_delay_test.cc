@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wait that a response tells of (pipeline/wire/host_delay.h).
-#include "pipeline/wire/host_delay.h"
+// The wait that a response tells of (pipeline/wire/acknowledgement.h).
+#include "pipeline/wire/acknowledgement.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ICRCs under changes of a field: docs/protocol/wire-format.md, section 7.4.
-#include "pipeline/wire/icrc_change.h"
+#include "pipeline/wire/icrc.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "pipeline/wire/decode.h"
-#include "pipeline/wire/icrc.h"
 #include "tests/wire/packet_train.h"
 
 namespace uroce::wire {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/wire/kept_map.h"
+#include "pipeline/wire/acknowledgement.h"
 
 #include <gtest/gtest.h>
 

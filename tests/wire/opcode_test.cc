@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The opcode table against the rules of docs/protocol/wire-format.md, section 5.
-#include "pipeline/wire/opcode.h"
+#include "pipeline/wire/packet.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/acknowledgement.h"
 
 namespace uroce::wire {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "nic/base/fd.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::tools {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records one capture from the shared rings, through a libpcap filter, into its files.
 #include "tools/capture/recorder.h"
 
+#include <pcap/pcap.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -15,6 +17,77 @@
 #include "absl/strings/str_cat.h"
 
 namespace uroce::tools {
+namespace {
+
+constexpr int kAnySnapLength = 262144;  // libpcap's own maximum.
+
+struct ClosePcap {
+  void operator()(pcap_t* pcap) const { pcap_close(pcap); }
+};
+
+}  // namespace
+
+void PacketFilter::Free::operator()(bpf_program* program) const {
+  pcap_freecode(program);
+  delete program;
+}
+
+absl::StatusOr<PacketFilter> PacketFilter::Compile(const std::string& expression) {
+  PacketFilter filter;
+  if (expression.empty()) return filter;
+  const std::unique_ptr<pcap_t, ClosePcap> pcap(pcap_open_dead(DLT_EN10MB, kAnySnapLength));
+  auto program = std::make_unique<bpf_program>();
+  if (pcap_compile(pcap.get(), program.get(), expression.c_str(), 1, PCAP_NETMASK_UNKNOWN) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("filter '", expression, "': ", pcap_geterr(pcap.get())));
+  }
+  filter.program_.reset(program.release());
+  return filter;
+}
+
+bool PacketFilter::Matches(std::span<const uint8_t> frame, uint32_t wire_length_bytes) const {
+  if (!program_) return true;
+  pcap_pkthdr header{};
+  header.caplen = static_cast<bpf_u_int32>(frame.size());
+  header.len = wire_length_bytes;
+  return pcap_offline_filter(program_.get(), &header, frame.data()) != 0;
+}
+
+namespace {
+
+// From this size on, a copy costs more than one more part in writev.
+constexpr size_t kLargeFrameBytes = 1024;
+
+}  // namespace
+
+void CaptureBatch::AddFrame(const capture::CapturedFrame& frame) {
+  if (frame.bytes.size() < kLargeFrameBytes) return writer_.AddFrame(frame);
+  writer_.AddFrameHead(frame);
+  borrowed_.push_back({writer_.bytes().size(), frame.bytes});
+  borrowed_bytes_ += frame.bytes.size();
+  writer_.AddFrameTail(frame);
+}
+
+std::vector<std::span<const uint8_t>> CaptureBatch::Parts() const {
+  std::vector<std::span<const uint8_t>> parts;
+  parts.reserve(2 * borrowed_.size() + 1);
+  const std::span<const uint8_t> own = writer_.bytes();
+  size_t position = 0;
+  for (const Borrowed& borrowed : borrowed_) {
+    parts.push_back(own.subspan(position, borrowed.position - position));
+    parts.push_back(borrowed.bytes);
+    position = borrowed.position;
+  }
+  parts.push_back(own.subspan(position));
+  return parts;
+}
+
+void CaptureBatch::Clear() {
+  writer_.Clear();
+  borrowed_.clear();
+  borrowed_bytes_ = 0;
+}
+
 namespace {
 
 // A batch is written when it exceeds this: until then it stays in the cache, and a program that

@@ -1,21 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records one capture from the shared rings, through the filter, into its files.
+// Records one capture from the shared rings, through a libpcap filter, into its files.
 #pragma once
 
 #include <csignal>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tools/capture/batch.h"
+#include "absl/status/statusor.h"
+#include "pipeline/capture/pcapng_writer.h"
 #include "tools/capture/command.h"
 #include "tools/capture/output.h"
-#include "tools/capture/packet_filter.h"
 #include "tools/capture/rings.h"
 #include "tools/client/control_client.h"
 
+// A libpcap filter expression on Ethernet frames.
+
+struct bpf_program;
+
 namespace uroce::tools {
+
+/// A compiled filter. An empty expression lets every frame pass.
+class PacketFilter {
+ public:
+  /// Errors: kInvalidArgument with libpcap's reason.
+  static absl::StatusOr<PacketFilter> Compile(const std::string& expression);
+
+  bool Matches(std::span<const uint8_t> frame, uint32_t wire_length_bytes) const;
+
+ private:
+  struct Free {
+    void operator()(bpf_program* program) const;
+  };
+  std::unique_ptr<bpf_program, Free> program_;
+};
+
+// Blocks of a pcapng file that wait to be written together.
+
+/// Large frames are not copied but written from their place, so that memory must hold them until
+/// the batch is cleared.
+class CaptureBatch {
+ public:
+  /// Takes blocks other than frames.
+  capture::PcapngWriter& writer() { return writer_; }
+  void AddFrame(const capture::CapturedFrame& frame);
+  uint64_t bytes() const { return writer_.bytes().size() + borrowed_bytes_; }
+  /// All bytes in order. Valid until the batch changes.
+  std::vector<std::span<const uint8_t>> Parts() const;
+  void Clear();
+
+ private:
+  /// Bytes of a frame that follow the first `position` bytes of the writer.
+  struct Borrowed {
+    size_t position;
+    std::span<const uint8_t> bytes;
+  };
+
+  capture::PcapngWriter writer_;
+  std::vector<Borrowed> borrowed_;
+  uint64_t borrowed_bytes_ = 0;
+};
+
+// Records one capture from the shared rings, through the filter, into its files.
 
 /// Runs on the tool's one thread. Every file begins with its interfaces and ends with their
 /// statistics, so that each can be read alone.

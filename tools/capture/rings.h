@@ -1,14 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges the rings of a capture, one for each worker, into one sequence of frames.
+// Reads the byte rings of a capture, one for each worker, and merges them into one sequence of
+// frames.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <vector>
 
-#include "tools/capture/ring.h"
+#include "pipeline/capture/pcapng_writer.h"
+#include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::tools {
+
+// Reads one worker's byte ring of a capture, in memory shared with the daemon.
+
+enum class [[nodiscard]] CaptureTakeResult : uint8_t{
+    kOk, kEmpty,
+    kCorrupt,  ///< The ring's contents are invalid; the capture cannot go on.
+};
+
+/// Takes records in order. The header of a record is read once, checked, and then used: a record
+/// outside the ring or the published bytes is kCorrupt, and is not followed. The bytes of a frame
+/// are not copied: they stay in the ring until the next Release.
+class CaptureRing {
+ public:
+  /// `ring_bytes` is a power of two; `interface_count` bounds the records' interface_index.
+  CaptureRing(uroce_capture_page* page, const uint8_t* ring, uint64_t ring_bytes,
+              uint32_t interface_count);
+
+  CaptureTakeResult Take(capture::CapturedFrame& frame);
+  /// Looks at the next frame, which stays the next one until Pass.
+  CaptureTakeResult Look(capture::CapturedFrame& frame);
+  /// Takes the frame of the last Look, which was kOk.
+  void Pass() { taken_ += looked_bytes_; }
+  /// Gives the room of all frames taken so far back to the daemon.
+  void Release();
+  /// Bytes taken and not yet released.
+  uint64_t held_bytes() const { return taken_ - released_; }
+  /// A time since 1970. After the call, no frame from before that time is added: those that exist
+  /// can be taken.
+  uint64_t reached_ns() const;
+  /// How many frames of an interface the daemon has dropped so far, because the ring had no room.
+  uroce_capture_lost lost_frames(uint32_t interface_index) const;
+
+ private:
+  uroce_capture_page* page_;
+  const uint8_t* ring_;
+  uint64_t ring_bytes_;
+  uint32_t interface_count_;
+  uint64_t taken_ = 0;
+  uint64_t released_ = 0;
+  uint64_t looked_bytes_ = 0;
+};
+
+// Merges the rings of a capture, one for each worker, into one sequence of frames.
 
 /// Takes frames in order of time, up to the time before which no worker can add a frame any more. A
 /// single ring is always in order: its frames can be taken at once.

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/base/fd.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts programs with liburoce.so in front of libibverbs.
+// Starts programs with liburoce.so in front of libibverbs, and tells whether libraries can be
+// preloaded into a program.
 #pragma once
 
 #include <string>
@@ -9,6 +10,15 @@
 #include "absl/status/statusor.h"
 
 namespace uroce::tools {
+
+// Whether libraries can be preloaded into a program.
+
+/// Ok for programs that the dynamic linker starts, for scripts, and for files that do not exist or
+/// cannot be read: running those reports the error. Errors: FailedPrecondition, with the reason,
+/// for programs into which no library can be preloaded.
+absl::Status CheckTakesPreload(const std::string& program);
+
+// Starts programs with liburoce.so in front of libibverbs.
 
 /// The environment variables that make a program find the daemon.
 struct LaunchEnvironment {

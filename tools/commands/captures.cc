@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// `uroce capture` and `uroce flight`: packets as pcapng files; the flags that `uroce capture` and
+// uroce-extcap share.
 #include "tools/commands/captures.h"
 
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,14 +15,57 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_replace.h"
 #include "tools/capture/command.h"
-#include "tools/capture/flags.h"
 #include "tools/capture/output.h"
 #include "tools/client/control_client.h"
-#include "tools/client/whole_number.h"
+#include "tools/commands/command.h"
 #include "tools/commands/listings.h"
 
 namespace uroce::tools {
+
+namespace {
+
+/// A check that names the words instead of the numbers that they stand for.
+CLI::Validator OneOf(const std::map<std::string, uint32_t>& words, const std::string& named) {
+  return CLI::Validator(
+      [words, named](std::string& word) {
+        const auto found = words.find(word);
+        if (found == words.end()) return word + " is none of " + named;
+        word = std::to_string(found->second);
+        return std::string();
+      },
+      "{" + absl::StrReplaceAll(named, {{", ", ","}}) + "}");
+}
+
+}  // namespace
+
+void AddCaptureFlags(CLI::App& app, CaptureOptions& options) {
+  app.add_option("-s,--snap-length", options.snap_length_bytes,
+                 "Bytes kept of each frame (default 0: all)")
+      ->check(WholeNumber(0, 65536));
+  app.add_option("-Q,--direction", options.directions, "in, out or inout (default)")
+      ->transform(OneOf({{"in", UROCE_CAPTURE_INBOUND},
+                         {"out", UROCE_CAPTURE_OUTBOUND},
+                         {"inout", UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND}},
+                        "in, out, inout"));
+  const auto add_kinds = [&options](const std::vector<uint32_t>& kinds) {
+    for (const uint32_t kind : kinds) options.only |= kind;
+  };
+  app.add_option_function<std::vector<uint32_t>>(
+         "--only", add_kinds,
+         "Only frames that were dropped, retransmitted or marked (several: joined by ',')")
+      ->delimiter(',')
+      ->allow_extra_args(false)  // The filter comes next.
+      ->transform(OneOf({{"dropped", UROCE_CAPTURE_DROPPED},
+                         {"retransmitted", UROCE_CAPTURE_RETRANSMITTED},
+                         {"marked", UROCE_CAPTURE_MARKED}},
+                        "dropped, retransmitted, marked"));
+  app.add_option("--ring-bytes", options.ring_bytes,
+                 "Memory in which packets wait for this program (default: 64 MiB)")
+      ->check(WholeNumber(uint64_t{1} << 16, uint64_t{1} << 32));
+}
+
 namespace {
 
 constexpr char kFileHelp[] = "File to write; - is stdout";

@@ -14,7 +14,6 @@
 #include "tools/commands/listings.h"
 #include "tools/views/listing.h"
 #include "tools/views/rates.h"
-#include "tools/views/render.h"
 
 namespace uroce::tools {
 namespace {

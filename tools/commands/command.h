@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all sub-commands of `uroce` share: the daemon's socket, how they print and how they end.
+// What all sub-commands of `uroce` share: the daemon's socket, how they print and how they end, and
+// the check of flags whose value is a whole number.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace uroce::tools {
+
+// A check of flags whose value is a whole number.
+
+/// Decimal or 0x. The message names the word and both ends; CLI11's own calls a word "not in
+/// range".
+CLI::Validator WholeNumber(uint64_t least, uint64_t most = std::numeric_limits<uint64_t>::max());
+
+// What all sub-commands of `uroce` share: the daemon's socket, how they print and how they end.
 
 inline constexpr int kExitFailed = 1;  ///< The command ran and failed.
 inline constexpr int kExitUsage = 2;   ///< It could not start: flags, values, no daemon.

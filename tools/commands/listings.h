@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sub-commands that list objects of the daemon, such as `uroce qp`: once, or again after each
-// interval.
+// The sub-commands that show the daemon's objects, such as `uroce qp`, once or again after each
+// interval; `uroce top` and `uroce monitor`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,9 +12,12 @@
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "tools/commands/command.h"
 #include "tools/views/dump_view.h"
-#include "tools/views/render.h"
+#include "tools/views/listing.h"
 
 namespace uroce::tools {
+
+// The sub-commands that list objects of the daemon, such as `uroce qp`: once, or again after each
+// interval.
 
 /// Flags of a listing. A listing below another one, as `uroce cc parameters`, shares them with it.
 struct ListingFlags {
@@ -44,5 +47,9 @@ CLI::App* AddListing(CLI::App& app, Invocation& invocation,
                      const char* description, uroce_dump_what what);
 /// Adds the listings that have no other commands below them.
 void AddListings(CLI::App& app, Invocation& invocation);
+
+// `uroce top`: the highest rates, again after each interval. `uroce monitor`: events as they come.
+
+void AddWatching(CLI::App& app, Invocation& invocation);
 
 }  // namespace uroce::tools

@@ -1,12 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce doctor`: finds what this machine lacks, and the commands that mend it.
+// `uroce doctor`: finds what this machine lacks, the programs that people use with uroce, and the
+// commands that mend what is missing.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "tools/doctor/finding.h"
+#include "tools/doctor/machine.h"
 
 namespace uroce::tools {
+
+// Finds programs and libraries that people use with uroce, and names the packages that have them.
+
+struct ProgramFacts {
+  std::vector<std::string> found;  ///< The programs that were found, of those looked for.
+  std::string library;             ///< liburoce.so, or "" when it is not found.
+  bool has_libibverbs = false;
+  bool extcap_installed = false;  ///< Wireshark finds uroce-extcap.
+  std::string uroce;              ///< This program's own path, for commands.
+};
+
+/// Looks at $PATH, the loader and Wireshark's folders.
+ProgramFacts ReadPrograms();
+Findings CheckPrograms(const ProgramFacts& facts);
+
+// `uroce doctor`: finds what this machine lacks, and the commands that mend it.
 
 /// Runs all checks on this machine, with the daemon of `socket_path`.
 Findings Examine(const std::string& socket_path);

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the kernel's version and the CPU against the needs of uroce.
+// Checks what the kernel gives: its version and the CPU, hugepages, capabilities and devices, and
+// limits that a daemon and its programs may reach.
 #pragma once
 
-#include <cstdint>
-#include <string>
+#include <sys/types.h>
 
-#include "tools/doctor/finding.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "tools/doctor/machine.h"
 
 namespace uroce::tools {
+
+// Checks the kernel's version and the CPU against the needs of uroce.
 
 struct KernelFacts {
   int major = 0;
@@ -21,5 +27,62 @@ struct KernelFacts {
 
 KernelFacts ReadKernel(const Machine& machine);
 Findings CheckKernel(const KernelFacts& facts);
+
+// Checks hugepages: reserved, free, and enough for a daemon.
+
+/// The hugepages of one size.
+struct HugepagePool {
+  uint64_t page_bytes = 0;
+  uint64_t total = 0;
+  uint64_t free = 0;
+};
+
+/// Reads /sys/kernel/mm/hugepages.
+std::vector<HugepagePool> ReadHugepages(const Machine& machine);
+/// `daemon_runs`: the pages in use may then be the daemon's.
+Findings CheckHugepages(const std::vector<HugepagePool>& pools, bool daemon_runs);
+
+// Checks what a daemon that this user starts could use: capabilities and devices.
+
+/// A device file, and whether this user may open it.
+struct DeviceFile {
+  bool exists = false;
+  bool usable = false;
+};
+
+struct PermissionFacts {
+  uint64_t capabilities = 0;  ///< The effective ones, with bits as in capability.h.
+  DeviceFile userfaultfd;
+  DeviceFile tun;
+  /// errno of the userfaultfd system call in user mode only; 0 when it works.
+  int userfaultfd_errno = 0;
+};
+
+/// Reads /proc/self/status and /dev. Makes and closes one userfaultfd.
+PermissionFacts ReadPermissions(const Machine& machine);
+Findings CheckPermissions(const PermissionFacts& facts);
+
+// Checks limits that a running daemon and its programs may reach.
+
+/// The daemon, or a process that registered memory.
+struct ProcessFacts {
+  pid_t pid = 0;
+  std::string name;
+  std::optional<uint64_t> maps;        ///< Mappings; absent when this user may not count them.
+  std::optional<uint64_t> open_files;  ///< Descriptors.
+  std::optional<uint64_t> max_files;   ///< RLIMIT_NOFILE; ~0 is unlimited.
+};
+
+struct LimitFacts {
+  std::optional<uint64_t> max_map_count;
+  std::optional<uint64_t> memlock_bytes;   ///< RLIMIT_MEMLOCK of this user; ~0 is unlimited.
+  std::optional<uint64_t> rmem_max_bytes;  ///< Of a socket's receive buffer.
+  bool vfio_in_use = false;                ///< A NIC is bound to vfio-pci: its memory is locked.
+  std::vector<ProcessFacts> processes;
+};
+
+/// `pids` are those of the daemon and of programs with memory regions.
+LimitFacts ReadLimits(const Machine& machine, const std::vector<pid_t>& pids);
+Findings CheckLimits(const LimitFacts& facts);
 
 }  // namespace uroce::tools

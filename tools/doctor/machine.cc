@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the files under /proc, /sys and /dev for the checks of `uroce doctor`, and the result of a
+// check.
 #include "tools/doctor/machine.h"
 
 #include <unistd.h>

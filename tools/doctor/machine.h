@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the files under /proc, /sys and /dev for the checks. Tests choose another root for the
-// paths.
+// Reads the files under /proc, /sys and /dev for the checks of `uroce doctor`, and the result of a
+// check.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,27 @@
 #include <vector>
 
 namespace uroce::tools {
+
+// The result of a check of `uroce doctor`.
+
+enum class Level : uint8_t {
+  kOk,
+  kNote,     ///< All works; something could be added or be faster.
+  kProblem,  ///< Something does not work, or soon will not.
+};
+
+/// One line for people, and the command that mends what the line says.
+struct Finding {
+  Level level = Level::kOk;
+  std::string check;  ///< The group of the check: "daemon", "kernel".
+  std::string text;
+  std::string fix;  ///< A command for a shell; "" when there is nothing to do.
+};
+
+using Findings = std::vector<Finding>;
+
+// Reads the files under /proc, /sys and /dev for the checks. Tests choose another root for the
+// paths.
 
 /// Paths are absolute, as on the machine. A file that cannot be read gives no value; each check
 /// decides what that means.

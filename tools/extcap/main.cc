@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "tools/capture/command.h"
-#include "tools/capture/flags.h"
-#include "tools/capture/packet_filter.h"
+#include "tools/capture/recorder.h"
 #include "tools/client/control_client.h"
+#include "tools/commands/captures.h"
 #include "tools/extcap/extcap.h"
 
 namespace uroce::tools {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the daemon's JSON dumps as objects and cells. Tool and daemon may be of different versions:
+// unknown members are passed on, and missing ones are left out.
 #include "tools/views/dump_view.h"
 
 #include "absl/strings/match.h"

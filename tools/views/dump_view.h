@@ -14,6 +14,18 @@
 
 namespace uroce::tools {
 
+// Members of what the daemon answers.
+
+/// The number `name` of a part of a dump; 0 where there is none, as a daemon of another release may
+/// not tell it.
+inline uint64_t NumberOf(const nlohmann::ordered_json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
+}
+
+// Reads the daemon's JSON dumps as objects and cells. Tool and daemon may be of different versions:
+// unknown members are passed on, and missing ones are left out.
+
 using Json = nlohmann::ordered_json;
 /// The cells of a JSON object; nested objects are flattened: {"a": {"b": 1}} has the cell "a.b".
 using Cells = std::vector<std::pair<std::string, Json>>;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands that list objects have in common: the names of their JSON, and their filters.
+// Shows the daemon's JSON dumps as tables for people and as JSON: the names of the listings, their
+// filters and their text.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "tools/views/dump_view.h"
 
 namespace uroce::tools {
+
+// What the commands that list objects have in common: the names of their JSON, and their filters.
 
 /// A command that lists the objects of a dump.
 struct Listing {
@@ -44,5 +48,36 @@ bool IsUsedByQueuePairs(uroce_dump_what what);
 /// as "qpn". `queue_pairs`: a dump of queue pairs. Errors: kDataLoss when a text is not JSON.
 absl::StatusOr<std::string> OnlyUsedBy(uint32_t qpn, const std::string& queue_pairs,
                                        uroce_dump_what what, const std::string& json);
+
+// The settings of the daemon as a file that `uroced --config` takes.
+
+/// TOML of a dump UROCE_DUMP_CONFIG: settings, [limits], then [[port]], [[wire]] and [[switch]].
+absl::StatusOr<std::string> RenderConfig(const std::string& json);
+
+// Shows the daemon's JSON dumps as tables for people.
+
+/// The options of the display.
+struct RenderOptions {
+  bool all = false;      ///< Also show counters that are zero.
+  bool workers = false;  ///< Of UROCE_DUMP_STAT: show each worker, not each device.
+  Selection select;
+};
+
+/// A table of `json`. Unknown columns follow the known ones, and missing columns are left out,
+/// because tool and daemon may be of different versions.
+absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& json,
+                                       const RenderOptions& options);
+
+/// The faults of each device and their counters, and its rules with theirs, from a dump
+/// UROCE_DUMP_STAT.
+absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::string& device);
+/// The same as a dump: of each device its name and what is said of its faults.
+absl::StatusOr<std::string> FaultsOf(const std::string& json);
+
+/// `json` with "timestamp" (RFC 3339, UTC, microseconds), "schema" and "schema_version", and in its
+/// lists what `select` selects. `listing` names the schema. Indented for reading, or as one line
+/// for each look of --watch (NDJSON). All that is not ASCII is escaped.
+absl::StatusOr<std::string> RenderJson(const Listing& listing, const std::string& json,
+                                       const Selection& select, absl::Time time, bool is_line);
 
 }  // namespace uroce::tools

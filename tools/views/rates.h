@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows rates of counters between two dumps.
+// Shows rates between two dumps: of counters, and of the programs and queue pairs that send and
+// receive most.
 #pragma once
 
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tools/views/dump_view.h"
 
 namespace uroce::tools {
+
+// Shows rates of counters between two dumps.
 
 /// A table of the counters that changed from `before` to `after`, two dumps of UROCE_DUMP_STAT
 /// `seconds` apart: the difference and the rate. A counter that decreased is of a daemon that was
@@ -20,5 +24,13 @@ std::string ScaledText(double value, absl::string_view unit);
 
 /// The name to show. Counters are below a member of their own, whose name is left out.
 std::string CounterName(const std::string& name);
+
+// Shows which programs and queue pairs send and receive most.
+
+/// Programs, and below them queue pairs, those with the highest rates first. `before` and `after`
+/// are two dumps of UROCE_DUMP_QP, `seconds` apart (> 0). A queue pair that `before` does not have
+/// counts from 0. Rates are of packets with all headers, in bits per second.
+absl::StatusOr<std::string> RenderTop(const std::string& before, const std::string& after,
+                                      double seconds, const Selection& select);
 
 }  // namespace uroce::tools

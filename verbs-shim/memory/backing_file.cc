@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the file behind a shared mapping.
+// Files behind memory: opens that of a shared mapping with the process's own rights, and tells
+// whether the program may write a file so long.
 #include "verbs-shim/memory/backing_file.h"
 
 #include <dirent.h>

@@ -1,10 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the files that this process has mapped shared, with the process's own rights.
+// Files behind memory: opens that of a shared mapping with the process's own rights, and tells
+// whether the program may write a file so long.
 #pragma once
 
+#include <sys/resource.h>
+
+#include <cstdint>
+
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
+
+// The limit on the size of files that a program writes, memfds too: `ulimit -f`.
+
+/// Whether the process may write or extend a file to `bytes`. If it did without, SIGXFSZ would end
+/// the program.
+inline bool AllowsFileOf(uint64_t bytes) {
+  struct rlimit64 limit = {};
+  const int64_t result = SystemCall(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit);
+  return result != 0 || limit.rlim_cur >= bytes;
+}
+
+// Opens the files that this process has mapped shared, with the process's own rights.
 
 /// The file behind a shared mapping, if this process can open it.
 struct BackingFile {

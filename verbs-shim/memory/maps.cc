@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and parses /proc/self/maps, without heap or stdio.
+// The process's mappings as the kernel tells them, how many the shim may add, and whether the
+// kernel counts pinned pages.
 #include "verbs-shim/memory/maps.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "pipeline/shm/abi/uroce_commands.h"
+#include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
+
+// Reads and parses /proc/self/maps, without heap or stdio.
+
 namespace {
 
 constexpr std::string_view kSegmentPath = "/memfd:" UROCE_SEGMENT_NAME " (deleted)";
@@ -180,6 +187,183 @@ int ReadMaps(AddressRange window, MappedArray<Vma>& vmas) {
     if (vma.start >= window.end) return 0;
     if (vma.range().Meets(window) && !vmas.Append(vma)) return ENOMEM;
   }
+}
+
+// Queries the kernel for single mappings by address, which saves reading all mappings before them.
+
+namespace {
+
+// struct procmap_query of Linux 6.11, whose header Debian 12 lacks.
+struct ProcmapQuery {
+  uint64_t size;
+  uint64_t query_flags;
+  uint64_t query_addr;
+  uint64_t vma_start;
+  uint64_t vma_end;
+  uint64_t vma_flags;
+  uint64_t vma_page_size;
+  uint64_t vma_offset;
+  uint64_t inode;
+  uint32_t dev_major;
+  uint32_t dev_minor;
+  uint32_t vma_name_size;
+  uint32_t build_id_size;
+  uint64_t vma_name_addr;
+  uint64_t build_id_addr;
+};
+static_assert(sizeof(ProcmapQuery) == 104);
+
+constexpr uint64_t kQueryCommand = _IOWR('f', 17, ProcmapQuery);
+constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
+constexpr uint64_t kCoveringOrNext = 16;
+
+/// The mapping at or after `address`. Returns 0 or a negative errno, -ENOENT after the last
+/// mapping.
+int64_t Query(int64_t fd, uint64_t address, Vma& vma) {
+  static char name[4096];
+  ProcmapQuery query = {};
+  query.size = sizeof(query);
+  query.query_flags = kCoveringOrNext;
+  query.query_addr = address;
+  query.vma_name_size = sizeof(name);
+  query.vma_name_addr = reinterpret_cast<uint64_t>(name);
+  const int64_t result = SystemCall(SYS_ioctl, fd, kQueryCommand, &query);
+  if (result < 0) return result;
+  vma = {.start = query.vma_start,
+         .end = query.vma_end,
+         .file_offset = query.vma_offset,
+         .device = MakeDevice(query.dev_major, query.dev_minor),
+         .inode = query.inode,
+         .readable = (query.vma_flags & kReadable) != 0,
+         .writable = (query.vma_flags & kWritable) != 0,
+         .executable = (query.vma_flags & kExecutable) != 0,
+         .shared = (query.vma_flags & kShared) != 0,
+         .kind = VmaKind::kFile};
+  const size_t name_bytes = query.vma_name_size == 0 ? 0 : query.vma_name_size - 1;
+  vma.kind = KindOf(vma, {name, name_bytes});
+  return 0;
+}
+
+/// Below and above `region`, only mappings that adjoin it without a gap are queried.
+int64_t QueryAll(int64_t fd, AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
+  for (uint64_t address = window.start; address < window.end;) {
+    Vma vma;
+    const int64_t result = Query(fd, address, vma);
+    if (result == -ENOENT) return 0;
+    if (result < 0) return result;
+    if (vma.start > address) {
+      if (address >= region.end) return 0;
+      if (vma.end <= region.start) {
+        address = region.start;
+        continue;
+      }
+    }
+    if (vma.start >= window.end) return 0;
+    if (!vmas.Append(vma)) return -ENOMEM;
+    address = vma.end;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int QueryMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
+  const int64_t fd = OpenFile("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return static_cast<int>(-fd);
+  const int64_t result = QueryAll(fd, region, window, vmas);
+  SystemCall(SYS_close, fd);
+  return static_cast<int>(-result);
+}
+
+int FindMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
+  vmas.Clear();
+  if (QueryMaps(region, window, vmas) == 0) return 0;
+  vmas.Clear();
+  return ReadMaps(window, vmas);
+}
+
+namespace {
+
+constexpr uint64_t kDefaultLimit = 65530;  // The kernel's default.
+constexpr uint64_t kMapsPerSwap = 3;       // It may cut a mapping into three, and keeps one.
+constexpr uint64_t kMostSwaps = 1024;
+// Refusals until the next count: counting tens of thousands of mappings takes tens of ms.
+constexpr uint32_t kRefusals = 256;
+
+uint64_t ReadLimit() {
+  const int64_t fd = OpenFile("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return kDefaultLimit;
+  char text[24] = {};
+  const int64_t bytes = SystemCall(SYS_read, fd, text, sizeof(text));
+  SystemCall(SYS_close, fd);
+  uint64_t limit = 0;
+  for (int64_t i = 0; i < bytes && text[i] >= '0' && text[i] <= '9'; ++i) {
+    limit = limit * 10 + static_cast<uint64_t>(text[i] - '0');
+  }
+  return limit != 0 ? limit : kDefaultLimit;
+}
+
+}  // namespace
+
+uint32_t MapBudget::Share(uint64_t used, uint64_t limit) {
+  const uint64_t usable = limit - limit / 8;
+  if (used >= usable) return 0;
+  const uint64_t swaps = (usable - used) / kMapsPerSwap;
+  return static_cast<uint32_t>(swaps < kMostSwaps ? swaps : kMostSwaps);
+}
+
+bool MapBudget::Take() {
+  if (refusals_ > 0) {
+    --refusals_;
+    return false;
+  }
+  if (left_ == 0) {
+    uint64_t used = 0;
+    if (CountMaps(used) != 0) return false;
+    left_ = Share(used, ReadLimit());
+  }
+  if (left_ == 0) {
+    refusals_ = kRefusals;
+    return false;
+  }
+  --left_;
+  return true;
+}
+
+// Reads the count of /proc/self/status, which no system call tells.
+
+namespace {
+
+constexpr char kLabel[] = "\nVmPin:";
+constexpr int64_t kLabelBytes = sizeof(kLabel) - 1;
+
+bool IsLabelAt(const char* text) {
+  for (int64_t i = 0; i < kLabelBytes; ++i) {
+    if (text[i] != kLabel[i]) return false;
+  }
+  return true;
+}
+
+/// Whether the line that begins at `text` has a digit other than 0.
+bool HasCount(const char* text, const char* end) {
+  for (; text < end && *text != '\n'; ++text) {
+    if (*text >= '1' && *text <= '9') return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool HasPinnedPages() {
+  const int64_t file = OpenFile("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (IsError(file)) return false;
+  char text[1024];  // The line is among the first 25.
+  const int64_t bytes = SystemCall(SYS_read, file, text, sizeof(text));
+  SystemCall(SYS_close, file);
+  for (int64_t at = 0; at + kLabelBytes < bytes; ++at) {
+    if (IsLabelAt(text + at)) return HasCount(text + at + kLabelBytes, text + bytes);
+  }
+  return false;
 }
 
 }  // namespace uroce::memory

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's mappings, read from the kernel.
+// The process's mappings as the kernel tells them, how many the shim may add, and whether the
+// kernel counts pinned pages.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,8 @@
 #include "verbs-shim/memory/mapped_array.h"
 
 namespace uroce::memory {
+
+// The process's mappings, read from the kernel.
 
 inline constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t PageDown(uint64_t address) { return address & ~(kPageBytes - 1); }
@@ -74,5 +77,32 @@ VmaKind KindOf(const Vma& vma, std::string_view name);
 [[nodiscard]] int QueryMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas);
 /// Clears `vmas`, and then calls QueryMaps, or ReadMaps where the kernel has no such query.
 [[nodiscard]] int FindMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas);
+
+// Limits how many more mappings this library makes. The kernel's limit also covers the program.
+
+/// A process may have at most vm.max_map_count mappings. At the limit the kernel also refuses the
+/// program's next malloc or thread. So swaps stop while an eighth of the mappings is still free. Of
+/// static storage; used under the lock of the registrations.
+class MapBudget {
+ public:
+  /// Whether one more swap fits. Reads the kernel's files from time to time: once per thousand
+  /// swaps in a program with few mappings.
+  [[nodiscard]] bool Take();
+
+  /// How many mappings we may add to a process that has `used` of `limit`, before the next count.
+  /// Pure.
+  static uint32_t Share(uint64_t used, uint64_t limit);
+
+ private:
+  uint32_t left_ = 0;  // swaps
+  uint32_t refusals_ = 0;
+};
+
+// Whether the kernel holds pages of the program at their place.
+
+/// Whether the kernel counts pinned pages of this process: buffers that are registered with
+/// io_uring or with another RDMA device. Whoever has pinned a page goes on using that page, so the
+/// memory at its address must not become another one. False also where /proc does not tell.
+bool HasPinnedPages();
 
 }  // namespace uroce::memory

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers memory: makes a range of the application's memory accessible to the daemon.
+// A registration from arguments to keys, and madvise of registered memory.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 #include "verbs-shim/memory/segment_table.h"
 
 namespace uroce::memory {
+
+// Registers memory: makes a range of the application's memory accessible to the daemon.
 
 /// The arguments of ibv_reg_mr and related verbs.
 struct MemoryRequest {
@@ -56,5 +58,13 @@ int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration);
 
 /// Overrides the environment variable UROCE_MR, which is otherwise read at the first registration.
 void SetPolicy(MrPolicy policy);
+
+// Gives madvise(2) of registered memory the effect that it has on ordinary memory.
+
+/// Returns the kernel's result: 0 or a negative errno. Costs two loads for memory that no region
+/// was ever in. Dropped pages read as zeros, for the daemon too. Advice for a mapping is also given
+/// to its kept mapping, and so holds in a fork child and after the registration. Async-signal-safe.
+/// Errors besides the kernel's: EAGAIN while another thread forks.
+[[nodiscard]] int64_t Advise(uint64_t address, uint64_t length, int advice);
 
 }  // namespace uroce::memory

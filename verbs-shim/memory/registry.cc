@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry, its lock, and the effect of a fork on both.
+// The state of the process's registrations, its lock, and an approximate set of the swapped pages
+// for callers that must not wait for the lock.
 #include "verbs-shim/memory/registry.h"
 
 #include <pthread.h>
 
 #include <ctime>
 
-#include "verbs-shim/memory/fork_copy.h"
-#include "verbs-shim/memory/give_back.h"
-#include "verbs-shim/memory/pinned.h"
+#include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/segment_table.h"
+#include "verbs-shim/memory/swap.h"
 #include "verbs-shim/memory/system_call.h"
-#include "verbs-shim/memory/write_window.h"
-#include "verbs-shim/memory/writers.h"
+#include "verbs-shim/memory/threads.h"
+#include "verbs-shim/memory/write_protection.h"
 
 namespace uroce::memory {
 namespace {

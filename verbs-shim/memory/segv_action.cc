@@ -1,13 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's action for SIGSEGV, kept behind a handler of ours.
+// A handler of SIGSEGV in front of the program's own action, which the program does not see, and
+// the state that threads share that meet such a fault.
 #include "verbs-shim/memory/segv_action.h"
 
+#include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "verbs-shim/memory/fault_state.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
+
+// A page that is wiped on fork.
+
+namespace {
+
+FaultState* found = nullptr;
+
+}  // namespace
+
+bool MakeFaultState() {
+  if (FindFaultState() != nullptr) return true;
+  const int64_t page = SystemCall(SYS_mmap, 0, kPageBytes, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (IsError(page)) return false;
+  if (SystemCall(SYS_madvise, page, kPageBytes, MADV_WIPEONFORK) != 0) {
+    SystemCall(SYS_munmap, page, kPageBytes);
+    return false;
+  }
+  __atomic_store_n(&found, reinterpret_cast<FaultState*>(page), __ATOMIC_RELEASE);
+  return true;
+}
+
+FaultState* FindFaultState() { return __atomic_load_n(&found, __ATOMIC_ACQUIRE); }
+
+void AwaitSequence(FaultState& state, uint32_t value) {
+  SystemCall(SYS_futex, &state.sequence, FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+}
+
+// The program's action for SIGSEGV, kept behind a handler of ours.
+
 namespace {
 
 constexpr uint64_t kRestorerFlag = 0x04000000;  // SA_RESTORER, which libc's headers lack

@@ -1,14 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces private pages by pages of a memfd that the daemon maps too, and back, at the same
-// addresses and without losing a write of any thread.
+// addresses and without losing a write of any thread; makes pages private again that no region
+// uses.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "verbs-shim/memory/mapped_array.h"
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/segment_table.h"
 #include "verbs-shim/memory/write_protection.h"
 
 namespace uroce::memory {
+
+// Copies memory without libc.
+
+/// Not memcpy: under a sanitizer the program has its own memcpy, which rejects freed memory.
+inline void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
+#if defined(__x86_64__)
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+#else
+  const auto move = [&]<typename Word>(Word) {
+    for (; length >= sizeof(Word); length -= sizeof(Word)) {
+      *reinterpret_cast<volatile Word*>(to) = *reinterpret_cast<const volatile Word*>(from);
+      to += sizeof(Word);
+      from += sizeof(Word);
+    }
+  };
+  move(uint64_t{});
+  move(uint8_t{});
+#endif
+}
+
+inline bool IsZeroPage(uint64_t page) {
+  const auto* words = reinterpret_cast<const uint64_t*>(page);
+  constexpr uint64_t kWords = kPageBytes / sizeof(uint64_t);
+  for (uint64_t i = 0; i < kWords; i += 8) {
+    uint64_t any = 0;
+    for (uint64_t j = 0; j < 8; ++j) any |= words[i + j];
+    if (any != 0) return false;
+  }
+  return true;
+}
+
+/// Copies whole pages to memory that was never touched. Pages of zeros are skipped, and use no
+/// memory.
+inline void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
+  for (uint64_t at = 0; at < length; at += kPageBytes) {
+    if (!IsZeroPage(from + at)) CopyBytes(to + at, from + at, kPageBytes);
+  }
+}
+
+// Replaces private pages by pages of a memfd that the daemon maps too, and back, at the same
+// addresses and without losing a write of any thread.
 
 struct SwapRequest {
   AddressRange pages;
@@ -38,5 +83,20 @@ struct SwapRequest {
 /// 0. Writers wait as above; with a null `support` the caller knows that there are none. Returns 0,
 /// or an errno: then the pages are the segment's as before.
 [[nodiscard]] int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t& kept);
+
+// Makes memory private to the program again, once no region uses it.
+
+/// Makes all that the program still has mapped of the segment `extent`, at any address, private
+/// memory of the same contents. `swapped.kept` is mapped back, or unmapped. Writers wait meanwhile;
+/// when `support` is null there are none. False: some of it stays the segment's, and nothing is
+/// lost: the kernel has no memory, or the program has its own userfaultfd there. `mappings` is
+/// scratch space.
+[[nodiscard]] bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
+                            SwappedMemory& swapped, MappedArray<Vma>& mappings);
+
+/// Does the same for some pages of a segment that stays: `pages` of its file, in rising offsets.
+/// These pages use no memory in the file afterwards, if none of them stays the segment's.
+void GiveBackPages(const FaultSupport* support, const SegmentExtent& extent, SwappedMemory& swapped,
+                   std::span<const AddressRange> pages, MappedArray<Vma>& mappings);
 
 }  // namespace uroce::memory

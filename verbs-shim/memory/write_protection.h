@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes writes to a range of this process's memory wait while its pages are replaced: by
-// userfaultfd, or, where the kernel gives none, by a handler of SIGSEGV (write_window.h).
+// userfaultfd, or, where the kernel gives none, by read-only pages and a handler of SIGSEGV.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,25 @@
 #include "verbs-shim/memory/maps.h"
 
 namespace uroce::memory {
+
+// Makes writes of threads to a range of memory wait without userfaultfd: the range is read-only for
+// a while, and a handler of SIGSEGV lets whoever writes there wait and write again.
+
+/// Puts the handler in front of the program's action (segv_action.h), or makes sure that it is
+/// there. False: there is no way to. The caller holds the lock of the registrations.
+[[nodiscard]] bool PrepareWriteWindows();
+
+/// Opens the only window of the process: from here on no thread writes to `pages`, whose protection
+/// is `protection` (PROT_*, with write access). System calls that write there get EFAULT. Reading
+/// goes on. Returns 0, or a negative errno: then nothing has changed. Makes raw system calls only.
+[[nodiscard]] int64_t OpenWriteWindow(AddressRange pages, int protection);
+
+/// Closes the window: who waits writes again, to what lies there. With `is_replaced` this is
+/// another mapping; otherwise the pages get their protection back.
+void CloseWriteWindow(bool is_replaced);
+
+// Makes writes to a range of this process's memory wait while its pages are replaced: by
+// userfaultfd, or, where the kernel gives none, by a handler of SIGSEGV (write_window.h).
 
 /// How writers can be made to wait, and what the kernel's userfaultfd offers to this process.
 struct FaultSupport {

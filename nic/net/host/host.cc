@@ -1,11 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses of the host, its deadlines, and the frames that it sends by itself.
+// The host of one port whose interface has no IP stack of the kernel: answers ARP, neighbour
+// discovery and ping, claims its addresses, finds next hops, joins groups. Pure.
 #include "nic/net/host/host.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
+#include "nic/net/host/frame.h"
+#include "nic/net/host/group_messages.h"
+
 namespace uroce::nic {
+namespace {
+
+constexpr uint8_t kHopLimit = 64;
+
+Frame WithType(Bytes message, uint8_t type) {
+  Frame reply(message.begin(), message.end());
+  reply[0] = type;
+  return reply;
+}
+
+}  // namespace
+
+Frame MakeEchoReply(const EthernetView& ethernet, const IpView& request, const Mac& our_mac) {
+  const Link link{our_mac, ethernet.source, ethernet.vlan_id};
+  const Gid& from = request.destination;
+  const Gid& to = request.source;
+  if (request.protocol == kIpProtocolIcmpv6) {
+    FrameWriter writer(link, wire::kEtherTypeIpv6);
+    writer.AddIpv6(from, to, kIpProtocolIcmpv6, kHopLimit, request.payload.size());
+    writer.AddIcmpv6(from, to, WithType(request.payload, kIcmpv6EchoReply));
+    return writer.Finish();
+  }
+  Frame message = WithType(request.payload, kIcmpEchoReply);
+  auto header = Load<IcmpLayout>(message);
+  header.checksum = Be<2>(0);
+  std::memcpy(message.data(), &header, sizeof(header));
+  header.checksum = Be<2>(InternetChecksum(message));
+  std::memcpy(message.data(), &header, sizeof(header));
+  FrameWriter writer(link, wire::kEtherTypeIpv4);
+  writer.AddIpv4(from, to, kIpProtocolIcmp, message.size());
+  writer.AddBytes(message);
+  return writer.Finish();
+}
+
+// The addresses of the host, its deadlines, and the frames that it sends by itself.
+
 namespace {
 
 constexpr uint8_t kLinkLocalBits = 64;
@@ -208,6 +249,286 @@ void Host::DrainNeighbours() {
     const auto kind = change->mac ? HostEvent::Kind::kNeighbour : HostEvent::Kind::kNeighbourSilent;
     events_.push_back({kind, change->hop, change->mac.value_or(Mac{})});
   }
+}
+
+// Handles the frames that the host receives.
+
+namespace {
+
+constexpr size_t kEchoHeaderBytes = 8;
+// The answers of many hosts to one query are spread in time (RFC 3810, 6.2); this host sends one
+// answer to all queries within this delay.
+constexpr Nanos kReportDelay{100'000'000};
+// How long an older router is remembered (RFC 3376, 8.12, with the usual intervals).
+constexpr Nanos kOldRouterTime{260'000'000'000};
+
+FrameResult CheckIcmpv6(const IpView& ip) {
+  if (ip.protocol != kIpProtocolIcmpv6) return FrameResult::kNotForUs;
+  if (ip.payload.size() < sizeof(IcmpLayout)) return FrameResult::kTruncated;
+  const bool right = Icmpv6Checksum(ip.source, ip.destination, ip.payload) == 0;
+  return right ? FrameResult::kTaken : FrameResult::kBadChecksum;
+}
+
+}  // namespace
+
+FrameResult Host::OnFrame(Bytes frame, Nanos now) {
+  const FrameResult result = Dispatch(frame, now);
+  ++frame_counts_[static_cast<size_t>(result)];
+  DrainNeighbours();
+  return result;
+}
+
+FrameResult Host::Dispatch(Bytes frame, Nanos now) {
+  EthernetView ethernet;
+  const FrameResult result = ParseEthernet(frame, ethernet);
+  if (result != FrameResult::kTaken) return result;
+  const bool to_group = (ethernet.destination[0] & 1) != 0;
+  if (!to_group && ethernet.destination != mac_) return FrameResult::kNotForUs;
+  if (ethernet.source == mac_) return FrameResult::kNotForUs;  // Our own frame came back.
+  if (!IsUnicast(ethernet.source)) return FrameResult::kBadAddress;
+  switch (ethernet.ether_type) {
+    case kEtherTypeArp:
+      return OnArp(ethernet, now);
+    case wire::kEtherTypeIpv4:
+      return OnIpv4(ethernet, now);
+    case wire::kEtherTypeIpv6:
+      return OnIpv6(ethernet, now);
+    default:
+      return FrameResult::kNotForUs;
+  }
+}
+
+FrameResult Host::OnArp(const EthernetView& ethernet, Nanos now) {
+  ArpPacket packet;
+  const FrameResult result = ParseArp(ethernet.payload, packet);
+  if (result != FrameResult::kTaken) return result;
+  if (packet.sender_mac == mac_) return FrameResult::kNotForUs;
+  const uint16_t vlan_id = ethernet.vlan_id;
+  if (AddressClaim* taken = FindClaim(vlan_id, packet.sender)) {
+    OnConflict(*taken, packet.sender_mac, now);
+    return FrameResult::kTaken;
+  }
+  AddressClaim* const target = FindClaim(vlan_id, packet.target);
+  const bool to_us = target != nullptr && ethernet.destination == mac_;
+  if (IsArpProbe(packet)) {
+    // A host that probes for the address we probe for wants it too (RFC 5227, 2.1.1).
+    if (target != nullptr && target->probing()) OnConflict(*target, packet.sender_mac, now);
+  } else {
+    neighbours_.OnWord({packet.sender, vlan_id},
+                       {.mac = packet.sender_mac, .solicited = !packet.is_request && to_us}, now);
+  }
+  if (target == nullptr) return FrameResult::kNotForUs;
+  if (packet.is_request && IsUsable(vlan_id, packet.target)) AnswerArp(packet, vlan_id);
+  return FrameResult::kTaken;
+}
+
+void Host::AnswerArp(const ArpPacket& request, uint16_t vlan_id) {
+  const ArpPacket answer{.is_request = false,
+                         .sender_mac = mac_,
+                         .sender = request.target,
+                         .target_mac = request.sender_mac,
+                         .target = request.sender};
+  frames_.push_back(MakeArp(answer, {mac_, request.sender_mac, vlan_id}));
+}
+
+FrameResult Host::OnIpv4(const EthernetView& ethernet, Nanos now) {
+  IpView ip;
+  const FrameResult result = ParseIpv4(ethernet.payload, ip);
+  if (result != FrameResult::kTaken) return result;
+  if (ip.protocol == kIpProtocolIgmp) return OnIgmp(ip, now);
+  // Packets with options are rare, and none of them needs an answer from the host.
+  if (ip.has_options) return FrameResult::kBadHeader;
+  if (ip.protocol != kIpProtocolIcmp) return FrameResult::kNotForUs;
+  if (!IsUsable(ethernet.vlan_id, ip.destination)) return FrameResult::kNotForUs;
+  if (ip.payload.size() < kEchoHeaderBytes) return FrameResult::kTruncated;
+  if (InternetChecksum(ip.payload) != 0) return FrameResult::kBadChecksum;
+  if (ip.payload[0] != kIcmpEchoRequest) return FrameResult::kNotForUs;
+  return OnEcho(ethernet, ip);
+}
+
+FrameResult Host::OnIgmp(const IpView& ip, Nanos now) {
+  bool is_old = false;
+  const FrameResult result = CheckIgmpQuery(ip, is_old);
+  if (result != FrameResult::kTaken) return result;
+  if (is_old) old_igmp_until_ = now + kOldRouterTime;
+  report_at_ = std::min(report_at_, now + kReportDelay);
+  return result;
+}
+
+FrameResult Host::OnIpv6(const EthernetView& ethernet, Nanos now) {
+  IpView ip;
+  FrameResult result = ParseIpv6(ethernet.payload, ip);
+  if (result == FrameResult::kTaken) result = CheckIcmpv6(ip);
+  if (result != FrameResult::kTaken) return result;
+  switch (ip.payload[0]) {
+    case kIcmpv6NeighbourSolicitation:
+      return OnSolicitation(ethernet, ip, now);
+    case kIcmpv6NeighbourAdvertisement:
+      return OnAdvertisement(ethernet, ip, now);
+    case kIcmpv6EchoRequest:
+      if (!IsUsable(ethernet.vlan_id, ip.destination)) return FrameResult::kNotForUs;
+      return OnEcho(ethernet, ip);
+    case kIcmpv6ListenerQuery:
+      result = CheckListenerQuery(ip);
+      if (result == FrameResult::kTaken) report_at_ = std::min(report_at_, now + kReportDelay);
+      return result;
+    default:  // Includes router advertisements and redirects.
+      return FrameResult::kNotForUs;
+  }
+}
+
+// Answers to broadcast or multicast requests would add to a flood (RFC 1122, 3.2.2.6).
+FrameResult Host::OnEcho(const EthernetView& ethernet, const IpView& ip) {
+  if (ip.payload.size() < kEchoHeaderBytes) return FrameResult::kTruncated;
+  if (ip.payload[1] != 0) return FrameResult::kBadHeader;
+  if (!IsUnicast(ip.source) || ethernet.destination != mac_) return FrameResult::kBadAddress;
+  frames_.push_back(MakeEchoReply(ethernet, ip, mac_));
+  return FrameResult::kTaken;
+}
+
+FrameResult Host::OnSolicitation(const EthernetView& ethernet, const IpView& ip, Nanos now) {
+  NeighbourSolicitation solicitation;
+  const FrameResult result = ParseSolicitation(ip, solicitation);
+  if (result != FrameResult::kTaken) return result;
+  if (solicitation.source_mac == mac_) return FrameResult::kNotForUs;
+  AddressClaim* const claim = FindClaim(ethernet.vlan_id, solicitation.target);
+  if (claim == nullptr) return FrameResult::kNotForUs;
+  if (solicitation.source == Gid{}) {
+    // RFC 4862, 5.4.3: if two hosts probe for the same address at a time, neither uses it.
+    if (claim->probing()) OnConflict(*claim, ethernet.source, now);
+  } else if (solicitation.source_mac) {
+    neighbours_.OnWord({solicitation.source, ethernet.vlan_id}, {.mac = solicitation.source_mac},
+                       now);
+  }
+  if (claim->state() == AddressClaim::State::kUsable) AnswerSolicitation(solicitation, ethernet);
+  return FrameResult::kTaken;
+}
+
+// RFC 4861, 7.2.4.
+void Host::AnswerSolicitation(const NeighbourSolicitation& solicitation,
+                              const EthernetView& ethernet) {
+  const bool to_all = solicitation.source == Gid{};
+  const NeighbourAdvertisement answer{.source = solicitation.target,
+                                      .destination = to_all ? kAllNodes : solicitation.source,
+                                      .target = solicitation.target,
+                                      .solicited = !to_all,
+                                      .overrides = true,
+                                      .target_mac = mac_};
+  const Mac to =
+      to_all ? MulticastMac(kAllNodes) : solicitation.source_mac.value_or(ethernet.source);
+  frames_.push_back(MakeAdvertisement(answer, {mac_, to, ethernet.vlan_id}));
+}
+
+FrameResult Host::OnAdvertisement(const EthernetView& ethernet, const IpView& ip, Nanos now) {
+  NeighbourAdvertisement advertisement;
+  const FrameResult result = ParseAdvertisement(ip, advertisement);
+  if (result != FrameResult::kTaken) return result;
+  if (AddressClaim* taken = FindClaim(ethernet.vlan_id, advertisement.target)) {
+    OnConflict(*taken, advertisement.target_mac.value_or(ethernet.source), now);
+    return FrameResult::kTaken;
+  }
+  if (advertisement.target_mac == mac_) return FrameResult::kBadAddress;
+  neighbours_.OnWord({advertisement.target, ethernet.vlan_id},
+                     {.mac = advertisement.target_mac,
+                      .solicited = advertisement.solicited,
+                      .overrides = advertisement.overrides},
+                     now);
+  return FrameResult::kTaken;
+}
+
+// The multicast groups of a host, and its reports of them.
+
+namespace {
+
+// A report may be lost, so it is repeated (RFC 3376, 8.11; RFC 3810, 9.11).
+constexpr Nanos kRepeatDelay{1'000'000'000};
+// This number fits into a frame of either family.
+constexpr size_t kMaxRecords = 64;
+
+}  // namespace
+
+void Host::Join(const Gid& group, Nanos now) {
+  if (!groups_.insert(group).second || !link_up_) return;
+  ForgetOldRouter(now);
+  for (const uint16_t vlan_id : Vlans()) Report(vlan_id, {group}, Membership::kJoined);
+  report_at_ = std::min(report_at_, now + kRepeatDelay);
+}
+
+void Host::Leave(const Gid& group) {
+  if (groups_.erase(group) == 0 || !link_up_) return;
+  for (const uint16_t vlan_id : Vlans()) Report(vlan_id, {group}, Membership::kLeft);
+}
+
+std::set<uint16_t> Host::Vlans() const {
+  std::set<uint16_t> vlans;
+  for (const InterfaceAddress& address : own_) vlans.insert(address.vlan_id);
+  return vlans;
+}
+
+bool Host::HasAddress(uint16_t vlan_id, bool is_ipv4) const {
+  return std::ranges::any_of(own_, [&](const InterfaceAddress& address) {
+    return address.vlan_id == vlan_id && address.gid.is_ipv4() == is_ipv4;
+  });
+}
+
+void Host::ReportMemberships(Nanos now) {
+  report_at_ = kNever;
+  ForgetOldRouter(now);
+  for (const uint16_t vlan_id : Vlans()) ReportMemberships(vlan_id);
+}
+
+void Host::ForgetOldRouter(Nanos now) {
+  if (now >= old_igmp_until_) old_igmp_until_ = Nanos(0);
+}
+
+void Host::ReportMemberships(uint16_t vlan_id) {
+  std::set<Gid> groups = groups_;
+  for (const InterfaceAddress& address : own_) {
+    if (address.gid.is_ipv4() || address.vlan_id != vlan_id) continue;
+    groups.insert(SolicitedNodeGroup(address.gid));
+  }
+  std::vector<Gid> some;
+  for (const bool is_ipv4 : {true, false}) {
+    for (const Gid& group : groups) {
+      if (group.is_ipv4() == is_ipv4) some.push_back(group);
+      if (some.size() < kMaxRecords) continue;
+      Report(vlan_id, some, Membership::kJoined);
+      some.clear();
+    }
+    Report(vlan_id, some, Membership::kJoined);
+    some.clear();
+  }
+}
+
+void Host::Report(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership) {
+  if (groups.empty() || !HasAddress(vlan_id, groups.front().is_ipv4())) return;
+  if (groups.front().is_ipv4()) {
+    ReportIpv4(vlan_id, groups, membership);
+  } else {
+    ReportIpv6(vlan_id, groups, membership);
+  }
+}
+
+void Host::ReportIpv4(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership) {
+  const Gid source = SourceFor(vlan_id, groups.front()).value_or(Ipv4Gid(0));
+  const Link link{mac_, {}, vlan_id};
+  if (old_igmp_until_ == Nanos(0)) {
+    frames_.push_back(MakeIgmpReport(source, groups, membership, link));
+    return;
+  }
+  for (const Gid& group : groups) {
+    frames_.push_back(MakeIgmpReport2(source, group, membership, link));
+  }
+}
+
+void Host::ReportIpv6(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership) {
+  Gid source;  // :: until there is a link-local address (RFC 3590, 4).
+  for (const AddressClaim& claim : claims_) {
+    const InterfaceAddress& address = claim.address();
+    const bool usable = claim.state() == AddressClaim::State::kUsable;
+    if (usable && address.vlan_id == vlan_id && IsLinkLocal(address.gid)) source = address.gid;
+  }
+  frames_.push_back(MakeListenerReport(source, groups, membership, {mac_, {}, vlan_id}));
 }
 
 }  // namespace uroce::nic

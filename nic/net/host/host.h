@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A port as a host on its Ethernet: it answers for its addresses and finds its neighbours. Pure.
+// The host of one port whose interface has no IP stack of the kernel: answers ARP, neighbour
+// discovery and ping, claims its addresses, finds next hops, joins groups. Pure.
 #pragma once
 
 #include <array>
@@ -12,16 +13,23 @@
 #include "absl/status/statusor.h"
 #include "nic/net/address.h"
 #include "nic/net/host/address_claim.h"
-#include "nic/net/host/arp.h"
 #include "nic/net/host/frame.h"
-#include "nic/net/host/membership.h"
-#include "nic/net/host/ndp.h"
+#include "nic/net/host/group_messages.h"
 #include "nic/net/host/neighbour_cache.h"
-#include "nic/net/next_hop.h"
+#include "nic/net/host/neighbour_messages.h"
 #include "nic/net/route.h"
 #include "pipeline/base/types.h"
 
 namespace uroce::nic {
+
+// Answers echo requests, as ping sends them (RFC 792; RFC 4443, 4). Pure.
+
+/// The answer to an echo request, with the same bytes. It goes back to the MAC that sent the frame:
+/// the requester or the router on the way to it. The caller has checked that the request is for an
+/// address of ours, and the checksum of ICMPv6.
+Frame MakeEchoReply(const EthernetView& ethernet, const IpView& request, const Mac& our_mac);
+
+// A port as a host on its Ethernet: it answers for its addresses and finds its neighbours. Pure.
 
 struct HostConfig {
   Mac mac{};

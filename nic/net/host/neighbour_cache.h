@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 
-#include "nic/net/next_hop.h"
+#include "nic/net/route.h"
 #include "pipeline/base/types.h"
 
 namespace uroce::nic {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's end of a capture ring.
+// Where a worker leaves frames for a capture: a ring of records in memory that the reader maps, and
+// the tap that fills it. The worker never waits for the reader.
 #include "pipeline/datapath/capture/capture_tap.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
-#include "pipeline/cpu/streaming_store.h"
+#include "pipeline/base/streaming_store.h"
 
 namespace uroce::datapath {
 

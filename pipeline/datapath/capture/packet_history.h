@@ -11,7 +11,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/shm/abi/uroce_capture.h"
-#include "pipeline/transport/report.h"
+#include "pipeline/transport/work.h"
 
 namespace uroce::datapath {
 

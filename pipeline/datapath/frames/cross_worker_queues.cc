@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Queues by which workers give frames to each other, and the gates that say which queue pairs take
+// no more of them.
 #include "pipeline/datapath/frames/cross_worker_queues.h"
 
 #include <rte_mbuf.h>

@@ -1,16 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes frames from one worker to another when they came in at a queue that is not their owner's.
+// Queues by which workers give frames to each other, and the gates that say which queue pairs take
+// no more of them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "drivers/frame_queue.h"
-#include "pipeline/base/steering.h"
 #include "pipeline/base/types.h"
-#include "pipeline/datapath/frames/receive_gates.h"
+#include "pipeline/port/frame_queue.h"
+
+namespace uroce::datapath {
+
+// Tells peers in the same daemon which queue pairs take no more packets for now.
+
+/// One gate per queue pair number, open unless the owning worker has closed it. While a gate is
+/// closed, a peer in the same daemon holds its packets back (those of a remote peer would be lost),
+/// and the wire between them stays free for others. The worker that owns the queue pair closes and
+/// opens the gate. Any worker reads it, and may see a change late.
+class ReceiveGates {
+ public:
+  bool IsClosed(Qpn qpn) const {
+    return (WordOf(qpn).load(std::memory_order_relaxed) & Bit(qpn)) != 0;
+  }
+  void Close(Qpn qpn) { WordOf(qpn).fetch_or(Bit(qpn), std::memory_order_relaxed); }
+  void Open(Qpn qpn) { WordOf(qpn).fetch_and(~Bit(qpn), std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint32_t kNumbers = 1u << 24;
+  static constexpr uint32_t kBits = 64;
+
+  static uint64_t Bit(Qpn qpn) { return uint64_t{1} << qpn.value() % kBits; }
+  std::atomic<uint64_t>& WordOf(Qpn qpn) const { return words_[qpn.value() % kNumbers / kBits]; }
+
+  std::unique_ptr<std::atomic<uint64_t>[]> words_ =
+      std::make_unique<std::atomic<uint64_t>[]>(kNumbers / kBits);
+};
+
+}  // namespace uroce::datapath
+
+// Passes frames from one worker to another when they came in at a queue that is not their owner's.
 
 struct rte_mbuf;
 

@@ -1,15 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link between a worker and a thread that answers frames which are for no queue pair: the network
-// stack of a port, or the general service interface.
+// Links by which a worker and another thread of the daemon exchange frames: those of the connection
+// manager (GSI) and those of the host's own traffic.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 
-#include "pipeline/datapath/frames/frame_ring.h"
+#include "pipeline/base/types.h"
+#include "pipeline/wire/decode.h"
 
 namespace uroce::datapath {
+
+// Passes copies of frames from one thread to another. Mbufs stay with their worker, so no other
+// thread can empty or delay its pool.
+
+enum class PutResult : uint8_t { kPut, kFull, kTooLong };
+
+/// A ring with one producer thread and one consumer thread. Pages are touched when first used.
+class FrameRing {
+ public:
+  /// `depth_frames` is a power of two.
+  FrameRing(uint32_t depth_frames, uint32_t slot_bytes);
+
+  // ---- producer ----
+  [[nodiscard]] PutResult Put(std::span<const uint8_t> frame);
+  /// Returns the next slot to fill, empty when all are taken. Commit says how long its frame is.
+  std::span<uint8_t> Reserve();
+  void Commit(uint32_t length_bytes);
+
+  // ---- consumer ----
+  /// The oldest frame, empty when there is none; it stays until Pop.
+  std::span<const uint8_t> Front() const;
+  void Pop();
+
+  // ---- any thread ----
+  bool empty() const {
+    return produced_.load(std::memory_order_acquire) == consumed_.load(std::memory_order_acquire);
+  }
+
+ private:
+  uint8_t* Slot(uint32_t index) const { return bytes_.get() + size_t{index & mask_} * slot_bytes_; }
+
+  const uint32_t mask_;
+  const uint32_t slot_bytes_;
+  std::unique_ptr<uint8_t[]> bytes_;
+  std::unique_ptr<uint32_t[]> lengths_;
+  alignas(64) std::atomic<uint32_t> produced_{0};
+  alignas(64) std::atomic<uint32_t> consumed_{0};
+};
+
+// A link between a worker and a thread that answers frames which are for no queue pair: the network
+// stack of a port, or the general service interface.
 
 /// Each counter is written with relaxed stores by one thread, which its comment names.
 struct FrameLinkCounters {
@@ -65,5 +108,49 @@ class FrameLink {
   std::atomic<bool> asleep_{true};
   FrameLinkCounters counters_;
 };
+
+// A link for datagrams of queue pair 1, between a device's worker and the thread that answers them.
+
+/// Carries whole frames. The worker has checked all parts of them but the MAD. One worker serves
+/// the links of all devices: the owner of queue pair 1.
+class GsiLink : public FrameLink {
+ public:
+  /// Thousands of connection requests come at once, and a lost one is repeated seconds later.
+  static constexpr uint32_t kDepthFrames = 4096;
+  /// Room for the longest frame: tag, IPv6, BTH, DETH, MAD and ICRC have 346 bytes. Only shorter
+  /// frames are padded by Ethernet.
+  static constexpr uint32_t kSlotBytes = 384;
+
+  GsiLink() : FrameLink(kDepthFrames, kSlotBytes) {}
+};
+
+// A link between a worker and the network stack of a port, which handles all frames but RoCE.
+
+/// Chooses the frames of a port that its stack gets, and carries them to the stack.
+class HostLink : public FrameLink {
+ public:
+  /// Longest frame: Ethernet with a tag and an MTU of 9600, rounded up.
+  static constexpr uint32_t kSlotBytes = 9664;
+
+  enum class Takes : uint8_t {
+    kHostProtocols,  ///< ARP, ICMP, IGMP, ICMPv6.
+    kEverything,     ///< Whatever is no RoCE packet.
+  };
+  HostLink(Takes takes, uint32_t depth_frames)
+      : FrameLink(depth_frames, kSlotBytes), takes_(takes) {}
+
+  /// Whether the stack takes a frame that was decoded as `result`, which is not kOk. Any worker.
+  bool Wants(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) const;
+  /// Offers a frame that was decoded as `result`, which is not kOk. True: the stack wants it, and
+  /// got a copy unless it is behind. Called by the one worker that serves the link.
+  bool Offer(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac);
+
+ private:
+  const Takes takes_;
+};
+
+/// Whether the IP stack of a host has to see the frame: ARP, ICMP, IGMP, ICMPv6, also behind
+/// hop-by-hop options, with or without a tag.
+bool IsHostProtocol(std::span<const uint8_t> frame);
 
 }  // namespace uroce::datapath

@@ -1,16 +1,129 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts frames that wait for a program's copy helper, or behind one that does. Access to the
-// program's memory can delay them for as long as the program likes.
+// Frames that a worker keeps for a while: behind missing packets, or until a copy ends. Workers,
+// programs and queue pairs have shares of the room for them.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
-#include "pipeline/datapath/frames/frame_shares.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::datapath {
+
+// Limits how many of a worker's frames a program and a user may hold. Frames that do not come back
+// stop everybody, so frames that a program can keep from coming back are counted: per program, and
+// per user, who may have many programs.
+
+/// How many frames may be held for one purpose.
+struct FrameLimits {
+  uint32_t of_worker = 0;  ///< 0: no frame may be held.
+  uint32_t of_program = 0;
+  uint32_t of_queue_pair = 0;
+};
+
+/// How many frames are held for one purpose.
+struct FrameCounts {
+  uint32_t all = 0;
+  uint32_t of_user = 0;
+  uint32_t of_program = 0;
+  uint32_t of_queue_pair = 0;
+};
+
+/// How many more frames a user may hold. A user may hold as many as are free for all users.
+constexpr uint32_t LeftToUser(const FrameLimits& limits, const FrameCounts& held) {
+  return limits.of_worker - std::min(limits.of_worker, held.all + held.of_user);
+}
+
+/// Whether a queue pair may hold one more frame. Holders leave room for others: a user holds at
+/// most as many frames as are free for all, a program and a queue pair at most as many as their
+/// user may still take. So a program that is alone holds a third at most.
+constexpr bool HasRoom(const FrameLimits& limits, const FrameCounts& held) {
+  const uint32_t left = LeftToUser(limits, held);
+  return held.of_program < std::min(limits.of_program, left) &&
+         held.of_queue_pair < std::min(limits.of_queue_pair, left);
+}
+
+/// Frames that one user's programs hold at one worker. Those in copy jobs may outlive a program.
+struct UserFrames {
+  UserFrames(uint32_t its_uid, std::shared_ptr<std::atomic<uint32_t>> all)
+      : uid(its_uid), all_waiting(std::move(all)) {}
+
+  const uint32_t uid;
+  uint32_t kept = 0;                                         ///< See KeptFramePool.
+  std::atomic<uint32_t> waiting{0};                          ///< See WaitingFrames.
+  const std::shared_ptr<std::atomic<uint32_t>> all_waiting;  ///< The worker's total.
+};
+
+/// The frames that one program of a user holds at one worker.
+struct ProgramFrames {
+  std::shared_ptr<UserFrames> user;
+  uint32_t kept = 0;
+  uint32_t waiting = 0;
+};
+
+}  // namespace uroce::datapath
+
+// Keeps frames that came behind a missing packet until their turn (pipeline/transport/README.md).
+
+struct rte_mbuf;
+
+namespace uroce::datapath {
+
+/// Tells where in the pool the frames of one queue pair lie. Accessed only while it keeps any.
+class KeptFrames {
+ public:
+  bool any() const { return count_ != 0; }
+
+ private:
+  friend class KeptFramePool;
+  static constexpr uint32_t kWindow = 2048;  ///< transport::PacketSet::kWindow.
+  static constexpr uint32_t kPerChunk = 64;
+  static constexpr uint16_t kNone = 0;
+
+  static uint32_t SlotOf(wire::Psn psn) { return psn.value() % kWindow / kPerChunk; }
+
+  std::array<uint16_t, kWindow / kPerChunk> chunks_{};  ///< By PSN; kNone, or the index plus one.
+  uint32_t count_ = 0;
+};
+
+/// All frames that a worker's queue pairs keep, in chunks of consecutive PSNs. The pool allocates
+/// nothing after construction. One thread.
+class KeptFramePool {
+ public:
+  explicit KeptFramePool(const FrameLimits& limits);
+
+  /// Takes the frame. False: there is no room for it, or `psn` is kept already.
+  [[nodiscard]] bool Keep(KeptFrames& kept, ProgramFrames& program, wire::Psn psn, rte_mbuf* frame);
+  /// Returns the frame of `psn`, which leaves the pool; null when it is not kept.
+  rte_mbuf* Take(KeptFrames& kept, ProgramFrames& program, wire::Psn psn);
+  /// Frees all frames of one queue pair. Returns their number.
+  uint32_t Drop(KeptFrames& kept, ProgramFrames& program);
+  uint32_t count() const { return count_; }
+
+ private:
+  struct Chunk {
+    std::array<rte_mbuf*, KeptFrames::kPerChunk> frames;
+    uint32_t count;
+  };
+
+  void Count(KeptFrames& kept, ProgramFrames& program, int32_t change);
+  Chunk& At(uint16_t number) { return chunks_[number - 1]; }
+  uint16_t TakeChunk();
+  void ReleaseIfEmpty(uint16_t& number);
+
+  const FrameLimits limits_;
+  std::unique_ptr<Chunk[]> chunks_;
+  std::vector<uint16_t> free_;  ///< Numbers of chunks.
+  uint32_t count_ = 0;
+};
+
+// Counts frames that wait for a program's copy helper, or behind one that does. Access to the
+// program's memory can delay them for as long as the program likes.
 
 /// Counts the waiting frames of a worker: packets that a queue pair keeps behind a copy job, the
 /// frames of the copy job, those that are batched with it, and payload that was prefetched. Used by

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels, and the choice of one.
+// Copies whose bytes another CPU sees in rising order of their addresses, as a reader expects that
+// polls the last byte.
 #include "pipeline/datapath/memory/ordered_copy.h"
 
 #include <vector>
-
-#include "pipeline/datapath/memory/rising_copy.h"
 
 namespace uroce::datapath {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves works from the program's rings to the transport, and publishes the state word.
+// The worker's side of one queue pair: the state of the transport, the rings that feed it, and its
+// place in the worker's lists.
 #include "pipeline/datapath/queue/queue_pair.h"
 
 #include <rte_prefetch.h>
@@ -8,9 +9,9 @@
 #include <bit>
 
 #include "pipeline/base/probes.h"
+#include "pipeline/datapath/queue/shared_receive_queue.h"
 #include "pipeline/datapath/queue/waiting_work.h"
-#include "pipeline/datapath/queue/work_check.h"
-#include "pipeline/datapath/queue/xrc_queues.h"
+#include "pipeline/datapath/queue/work_request.h"
 #include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::datapath {

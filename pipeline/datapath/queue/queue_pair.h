@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's side of one queue pair: the transport's state, the rings that feed it, and its place
-// in the worker's lists.
+// The worker's side of one queue pair: the state of the transport, the rings that feed it, and its
+// place in the worker's lists.
 #pragma once
 
 #include <array>
@@ -11,18 +11,17 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/base/histogram.h"
+#include "pipeline/base/counters.h"
 #include "pipeline/base/types.h"
+#include "pipeline/congestion/dcqcn.h"
+#include "pipeline/congestion/flow_rate.h"
 #include "pipeline/datapath/capture/packet_history.h"
-#include "pipeline/datapath/frames/kept_frames.h"
-#include "pipeline/datapath/queue/event_records.h"
-#include "pipeline/datapath/queue/flow_control.h"
-#include "pipeline/datapath/queue/list_membership.h"
-#include "pipeline/datapath/queue/pull_result.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/datapath/queue/queue_pair_core.h"
 #include "pipeline/datapath/queue/shared_receive_queue.h"
-#include "pipeline/datapath/queue/work_lists.h"
+#include "pipeline/datapath/queue/work_request.h"
 #include "pipeline/datapath/thread/deficit_round_robin.h"
 #include "pipeline/datapath/thread/read_budget.h"
 #include "pipeline/datapath/thread/timer_wheel.h"
@@ -30,6 +29,60 @@
 #include "pipeline/wire/encode.h"
 
 namespace uroce::datapath {
+
+// The state that congestion control keeps for one queue pair.
+
+/// Used by the worker that owns the queue pair.
+struct FlowControl {
+  congestion::FlowRate rate;              ///< The rate at which the queue pair sends.
+  congestion::NotificationPoint answers;  ///< CNPs for marks on received packets; not for UD.
+
+  uint32_t cnps_sent = 0;     ///< CNPs that this side sent. Wraps.
+  uint32_t cnps_handled = 0;  ///< CNPs that slowed this flow down. Wraps.
+
+  /// Address handles of the newest datagrams. CNPs from where these lead are believed.
+  std::array<uint32_t, 4> paths{};
+  void NoteDatagram(uint32_t path) { paths[path % paths.size()] = path; }
+  /// The traffic class of the newest datagram: CNPs and losses concern its priority.
+  uint8_t traffic_class = 0;
+};
+
+// Says which lists of its worker a queue pair is in.
+
+/// The lists of a worker that name a queue pair at most once.
+enum class WorkerList : uint8_t {
+  kTouched = 1,    ///< The queue pair is looked after in this turn.
+  kReceived = 2,   ///< A packet came in this turn.
+  kHeld = 4,       ///< The queue pair must not send for now: see HeldSenders.
+  kPostponed = 8,  ///< The rings hold more than one turn takes.
+  kRetried = 16,   ///< Records of the queue pair wait for room: see RecordRetries.
+};
+
+/// A set of these lists.
+class ListMembership {
+ public:
+  bool Has(WorkerList list) const { return (lists_ & Bit(list)) != 0; }
+  /// False: the list was in the set already.
+  bool Enter(WorkerList list) {
+    if (Has(list)) return false;
+    lists_ |= Bit(list);
+    return true;
+  }
+  /// False: the list was not in the set.
+  bool Leave(WorkerList list) {
+    if (!Has(list)) return false;
+    lists_ &= static_cast<uint8_t>(~Bit(list));
+    return true;
+  }
+
+ private:
+  static constexpr uint8_t Bit(WorkerList list) { return static_cast<uint8_t>(list); }
+
+  uint8_t lists_ = 0;
+};
+
+// The worker's side of one queue pair: the transport's state, the rings that feed it, and its place
+// in the worker's lists.
 
 class DevicePort;
 struct SessionFlow;

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a queue pair that nic gives: at creation, and at each modify.
+// What nic sets when it makes a queue pair, the path on which a queue pair sends, and the paths of
+// address handles.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "pipeline/base/types.h"
-#include "pipeline/congestion/environment.h"
-#include "pipeline/datapath/queue/record_socket.h"
+#include "pipeline/congestion/settings.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/shm/abi/uroce_arena.h"
-#include "pipeline/transport/counters.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/encode.h"
-#include "pipeline/wire/opcode.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::datapath {
+
+// The settings of a queue pair that nic gives: at creation, and at each modify.
 
 class CompletionRing;
 class Device;
@@ -75,5 +79,51 @@ struct Path {
 
 /// The headers that packets on `path` have in common.
 wire::HeaderTemplate MakeTemplate(const Path& path);
+
+// The address handles of one program, as workers see them. The control thread writes, and any
+// number of workers read, without a lock.
+
+/// Where the datagrams of one address handle go. The path names no queue pair: each datagram names
+/// its own. Changed while all workers stand still.
+class AddressVector {
+ public:
+  /// `pd`: the daemon-wide number of the protection domain.
+  AddressVector(uint32_t pd, const Path& path) : pd_(pd) { set_path(path); }
+
+  uint32_t pd() const { return pd_; }
+  const Path& path() const { return path_; }
+  const wire::HeaderTemplate& header_template() const { return header_template_; }
+  void set_path(const Path& path) {
+    path_ = path;
+    header_template_ = MakeTemplate(path);
+  }
+
+ private:
+  uint32_t pd_;
+  Path path_;
+  wire::HeaderTemplate header_template_;
+};
+
+/// By handle: a small number that the control thread gives and the program repeats in requests.
+class AddressTable {
+ public:
+  /// Makes a table for handles below `capacity`.
+  explicit AddressTable(uint32_t capacity)
+      : capacity_(capacity),
+        slots_(std::make_unique<std::atomic<const AddressVector*>[]>(capacity)) {}
+
+  /// Returns the address vector of a handle, or null. Any worker; valid for this turn.
+  const AddressVector* Find(uint32_t handle) const {
+    return handle < capacity_ ? slots_[handle].load(std::memory_order_acquire) : nullptr;
+  }
+  /// Sets an entry. Null hides the old one: free it after a grace period. Control thread.
+  void Set(uint32_t handle, const AddressVector* vector) {
+    slots_[handle].store(vector, std::memory_order_release);
+  }
+
+ private:
+  const uint32_t capacity_;
+  std::unique_ptr<std::atomic<const AddressVector*>[]> slots_;
+};
 
 }  // namespace uroce::datapath

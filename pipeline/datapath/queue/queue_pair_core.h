@@ -8,8 +8,7 @@
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/transport/rc_queue_pair.h"
-#include "pipeline/transport/uc_queue_pair.h"
-#include "pipeline/transport/ud_queue_pair.h"
+#include "pipeline/transport/unreliable_queue_pair.h"
 
 namespace uroce::datapath {
 

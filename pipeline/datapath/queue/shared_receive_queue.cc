@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes entries, moves them to another ring, and raises the limit event.
+// Shared receive queues, those of an extended connection (XRC) domain among them.
 #include "pipeline/datapath/queue/shared_receive_queue.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/datapath/queue/record_socket.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::datapath {

@@ -1,18 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's side of one shared receive queue: a ring that several queue pairs of one worker take
-// receive works from.
+// Shared receive queues, those of an extended connection (XRC) domain among them.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
+#include <vector>
 
-#include "pipeline/datapath/queue/pull_result.h"
-#include "pipeline/datapath/queue/record_socket.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/rings/work_queue.h"
-#include "pipeline/shm/rings/wqe.h"
 
 namespace uroce::datapath {
+
+// The results of a look into a program's rings.
+
+enum class PullResult : uint8_t {
+  kDrained,  ///< Nothing waits.
+  kNoRoom,   ///< The transport is full: pull again when it has completed some.
+  kMore,     ///< One was taken or the bound was reached: there may be more.
+  kCorrupt,  ///< The program's index is impossible.
+};
+
+/// The result of a pull that found nothing to take. Range: not kReady.
+constexpr PullResult NothingTaken(rings::QueueState state) {
+  return state == rings::QueueState::kCorrupt ? PullResult::kCorrupt : PullResult::kDrained;
+}
+
+// The worker's side of one shared receive queue: a ring that several queue pairs of one worker take
+// receive works from.
 
 class CompletionRing;
 class Session;
@@ -96,6 +112,30 @@ class SharedReceiveQueue {
   uint32_t async_records_ = 0;
   bool pending_record_ = false;
   bool is_retried_ = false;
+};
+
+// The queues of one extended connection (XRC) domain, as its worker sees them.
+
+class QueuePair;
+class SharedReceiveQueue;
+
+/// The shared receive queues of the domain by their numbers, and its target queue pairs. All of
+/// them live on the worker that owns the domain; nic changes it inside Worker::Run. The queues may
+/// belong to several programs.
+class XrcQueues {
+ public:
+  /// The queue of this number, or null.
+  SharedReceiveQueue* Find(uint32_t srqn) const {
+    const auto found = queues_.find(srqn);
+    return found == queues_.end() ? nullptr : found->second;
+  }
+  void Insert(uint32_t srqn, SharedReceiveQueue* queue) { queues_[srqn] = queue; }
+  void Erase(uint32_t srqn) { queues_.erase(srqn); }
+  std::vector<QueuePair*>& targets() { return targets_; }
+
+ private:
+  std::unordered_map<uint32_t, SharedReceiveQueue*> queues_;
+  std::vector<QueuePair*> targets_;
 };
 
 }  // namespace uroce::datapath

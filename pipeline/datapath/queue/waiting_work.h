@@ -7,12 +7,12 @@
 #include <memory>
 #include <optional>
 
-#include "pipeline/datapath/copy/copy_helper.h"
-#include "pipeline/datapath/memory/access.h"
+#include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/transport/effect.h"
-#include "pipeline/wire/opcode.h"
+#include "pipeline/wire/packet.h"
 #include "pipeline/wire/psn.h"
 
 struct rte_mbuf;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A thread that runs work for a control thread between two of its turns, or stands still on
+// request.
 #include "pipeline/datapath/thread/controlled_thread.h"
 
 #include <utility>

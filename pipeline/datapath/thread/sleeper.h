@@ -1,12 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets a worker sleep until a file descriptor, another thread or a deadline wakes it.
+// How a worker's thread idles: when it goes to sleep, what wakes it, and how long it then waited
+// for a CPU.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 
+#include "pipeline/base/cpu.h"
 #include "pipeline/base/types.h"
+
+namespace uroce::datapath {
+
+// Decides when a worker that finds nothing to do polls on, yields or sleeps, and how long. Pure.
+
+enum class IdleStep : uint8_t { kPoll, kYield, kSleep };
+
+/// An idle worker polls, then yields, then sleeps. That costs others on the same core least, and a
+/// waiting program next to nothing (measured: 80 ns one way against 4 ms without the yield).
+/// Where other threads want the core (cpu::Contention), it polls and then sleeps at once. Measured
+/// with 16 ready threads on two processors: a WRITE took 9 ms with yields, and 30 us without.
+class IdlePolicy {
+ public:
+  static constexpr uint32_t kPollsBeforeYield = 16;
+  /// Bounds of a sleep when a port cannot wake the worker: short after traffic, long after a second
+  /// without traffic.
+  static constexpr Nanos kShortestPoll{50'000};
+  static constexpr Nanos kLongestPoll{1'000'000};
+
+  explicit IdlePolicy(Nanos spin_before_sleep) : spin_(spin_before_sleep) {}
+
+  /// What to do after a turn that began at `now`. A worker that was woken and finds nothing sleeps
+  /// again at once.
+  IdleStep AfterTurn(bool busy, Nanos now) {
+    if (yielded_at_ != kNever) contention_.OnYield((now - yielded_at_).count(), now.count());
+    yielded_at_ = kNever;
+    if (busy) {
+      empty_turns_ = 0;
+      idle_since_ = now;
+      return IdleStep::kPoll;
+    }
+    if (now - idle_since_ > spin_) return IdleStep::kSleep;
+    if (++empty_turns_ <= kPollsBeforeYield) return IdleStep::kPoll;
+    if (!contention_.MayYield(now.count())) return IdleStep::kSleep;
+    yielded_at_ = now;
+    return IdleStep::kYield;
+  }
+
+  /// The longest time to sleep when some port only wakes by timer.
+  Nanos PollInterval(Nanos now) const {
+    const Nanos quiet((now - idle_since_).count() / 1000);
+    return std::clamp(quiet, kShortestPoll, kLongestPoll);
+  }
+
+ private:
+  Nanos spin_;
+  Nanos idle_since_;
+  Nanos yielded_at_ = kNever;  ///< When the turn before the last yield began.
+  uint32_t empty_turns_ = 0;
+  cpu::Contention contention_;
+};
+
+// How long a thread was ready to run, but had no CPU.
+
+/// Reads /proc/thread-self/schedstat, which takes a microsecond. Where the kernel has no such file,
+/// every time is 0. Used by one thread, which is also the one that calls Open.
+class RunDelay {
+ public:
+  RunDelay() = default;
+  ~RunDelay();
+  RunDelay(const RunDelay&) = delete;
+  RunDelay& operator=(const RunDelay&) = delete;
+
+  /// From now on the times are those of the calling thread.
+  void Open();
+  /// The time in which the thread has waited for a CPU since it began.
+  Nanos Read() const;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace uroce::datapath
+
+// Lets a worker sleep until a file descriptor, another thread or a deadline wakes it.
 
 struct epoll_event;
 

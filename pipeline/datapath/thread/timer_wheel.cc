@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A deadline lies at the level of the highest bit in which it differs from the present tick: all
-// entries of a level belong to the same turn of the level above, ahead of the present slot.
+// The time of a worker's turn, and the timers that expire by it.
 #include "pipeline/datapath/thread/timer_wheel.h"
 
 #include <algorithm>

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 
-#include "drivers/frame_destination.h"
-#include "pipeline/congestion/units.h"
-#include "pipeline/datapath/worker/packet_addresses.h"
+#include "pipeline/congestion/settings.h"
+#include "pipeline/datapath/worker/frame.h"
+#include "pipeline/port/frame_marks.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
 

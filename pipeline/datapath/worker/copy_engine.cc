@@ -1,12 +1,190 @@
 // SPDX-License-Identifier: Apache-2.0
+// Jobs of the copy helpers, and the payload of later packets that the same jobs place or prefetch.
 #include "pipeline/datapath/worker/copy_engine.h"
 
 #include <algorithm>
 #include <memory>
 
+#include "pipeline/datapath/queue/payload.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/send_schedule.h"
 
 namespace uroce::datapath {
+namespace {
+
+using transport::Effect;
+using transport::TxPacket;
+using wire::OpcodeInfo;
+
+// The most waiting packets that are looked at for one copy job.
+constexpr uint32_t kMaxLooks = 64;
+// The traits that distinguish kinds of messages.
+constexpr uint16_t kKindTraits =
+    OpcodeInfo::kSend | OpcodeInfo::kWrite | OpcodeInfo::kRead | OpcodeInfo::kResponse;
+
+bool PlacesMessage(Effect::Kind kind) {
+  return kind == Effect::Kind::kPlaceReceive || kind == Effect::Kind::kPlaceSend ||
+         kind == Effect::Kind::kPlaceRemote;
+}
+
+MessagePlace Behind(MessagePlace place, uint32_t length_bytes) {
+  return {place.key, place.position + length_bytes};
+}
+
+/// Adds the whole of a packet's payload to `job`, or nothing.
+bool TakeWhole(const KeyTable& keys, PieceWalker walker, uint8_t* bytes, rte_mbuf* frame,
+               CopyJob& job) {
+  const uint32_t before = job.piece_count;
+  TakeCopied(keys, walker, bytes, job);
+  if (!walker.at_end()) {
+    job.piece_count = before;
+    return false;
+  }
+  job.batched[job.batched_count++] = {frame, job.piece_count};
+  return true;
+}
+
+PrefetchedPayload& PrefetchedFor(WaitingWork& waiting, const TxPacket& packet) {
+  return packet.source == TxPacket::Source::kRemote ? waiting.prefetched_responses
+                                                    : waiting.prefetched_requests;
+}
+
+BatchedPlacements& PlacedFor(WaitingWork& waiting, Effect::Kind kind) {
+  return kind == Effect::Kind::kPlaceSend ? waiting.placed_responses : waiting.placed_requests;
+}
+
+}  // namespace
+
+void CopyBatches::BatchPlacements(QueuePair& qp) {
+  WaitingWork& waiting = qp.waiting();
+  CopyJob& job = *waiting.job;
+  const Effect& effect = waiting.effect;
+  const OpcodeInfo* info = &wire::InfoOf(waiting.effect_opcode);
+  if (!PlacesMessage(effect.kind)) return;
+  const uint16_t kind = info->traits & kKindTraits;
+  MessagePlace place = Behind(PlaceOf(effect), LengthOf(effect));
+  wire::Psn psn = waiting.effect_psn + 1;
+  uint32_t looks = 0;
+  // A FIRST or MIDDLE packet is followed by more of its message.
+  for (rte_mbuf* frame = waiting.oldest;
+       frame != nullptr && info->Has(OpcodeInfo::kFullPayload) && ++looks <= kMaxLooks &&
+       job.batched_count < CopyJob::kMaxBatched;
+       frame = frame->next) {
+    wire::Packet packet;
+    wire::FrameView view;
+    if (!DecodeAgain(*frame, packet, view)) return;
+    const OpcodeInfo& its = wire::InfoOf(packet.header.opcode);
+    if ((its.traits & kKindTraits) != kind || packet.header.psn != psn) continue;
+    const auto length = static_cast<uint32_t>(packet.payload.size());
+    uroce_sge entry;
+    if (its.Has(OpcodeInfo::kFirst) || length == 0 ||
+        !TakeWhole(keys_, WalkEffect(qp, effect.kind, place, length, entry),
+                   const_cast<uint8_t*>(packet.payload.data()), frame, job)) {
+      return;
+    }
+    rte_mbuf_refcnt_update(frame, 1);
+    info = &its;
+    psn = psn + 1;
+    place = Behind(place, length);
+  }
+}
+
+bool CopyBatches::TakePlaced(QueuePair& qp, const Effect& effect, wire::Psn psn) {
+  BatchedPlacements& placed = PlacedFor(qp.waiting(), effect.kind);
+  if (placed.packets == 0 || effect.kind != placed.kind || psn != placed.psn ||
+      PlaceOf(effect) != placed.place) {
+    return false;
+  }
+  --placed.packets;
+  placed.psn = psn + 1;
+  placed.place = Behind(placed.place, LengthOf(effect));
+  return true;
+}
+
+void CopyBatches::PrefetchPayload(QueuePair& qp) {
+  WaitingWork& waiting = qp.waiting();
+  CopyJob& job = *waiting.job;
+  const TxPacket& packet = waiting.packet;
+  MessagePlace place = Behind(PlaceOf(packet), packet.payload_bytes());
+  uint32_t left = packet.following_bytes;
+  const bool has_room = waiting_frames_.HasRoom(qp.links().session->frames);
+  while (left != 0 && job.batched_count < CopyJob::kMaxBatched && has_room) {
+    rte_mbuf* const frame = stash_.Take(qp.links().port->counters());
+    if (frame == nullptr) return;
+    const uint32_t length = std::min(left, packet.payload_bytes());
+    uroce_sge entry;
+    if (!TakeWhole(keys_, WalkPacket(qp, packet, place, length, entry),
+                   rte_pktmbuf_mtod(frame, uint8_t*), frame, job)) {
+      stash_.Return(frame);
+      return;
+    }
+    frame->data_len = static_cast<uint16_t>(length);
+    place = Behind(place, length);
+    left -= length;
+  }
+}
+
+bool CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet, uint8_t* payload,
+                                 RunningIcrc& icrc) {
+  PrefetchedPayload& prefetched = PrefetchedFor(qp.waiting(), packet);
+  if (prefetched.empty()) return false;
+  rte_mbuf* const frame = prefetched.frames[prefetched.next];
+  const uint32_t length = packet.payload_bytes();
+  if (packet.header.psn != prefetched.psn || PlaceOf(packet) != prefetched.place ||
+      frame->data_len != length) {
+    DropPrefetched(qp, prefetched);  // The transport sends something again.
+    return false;
+  }
+  icrc.Copy(payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);
+  rte_pktmbuf_free(frame);
+  WaitingFrames::Give(qp.links().session->frames);
+  ++prefetched.next;
+  prefetched.psn = prefetched.psn + 1;
+  prefetched.place = Behind(prefetched.place, length);
+  return true;
+}
+
+void CopyBatches::Keep(QueuePair& qp) {
+  WaitingWork& waiting = qp.waiting();
+  CopyJob& job = *waiting.job;
+  uint32_t whole = 0;
+  while (job.succeeded && whole < job.batched_count &&
+         job.batched[whole].pieces_end <= job.moved_pieces) {
+    ++whole;
+  }
+  if (qp.links().wait == WaitKind::kEffect) {
+    const Effect& effect = waiting.effect;
+    PlacedFor(waiting, effect.kind) = {effect.kind, Behind(PlaceOf(effect), LengthOf(effect)),
+                                       waiting.effect_psn + 1, whole};
+    job.DropBatched();
+    return;
+  }
+  const TxPacket& packet = waiting.packet;
+  PrefetchedPayload& prefetched = PrefetchedFor(waiting, packet);
+  DropPrefetched(qp, prefetched);
+  prefetched.place = Behind(PlaceOf(packet), packet.payload_bytes());
+  prefetched.psn = packet.header.psn + 1;
+  prefetched.end = whole;
+  WaitingFrames::Take(qp.links().session->frames, whole);
+  for (uint32_t i = 0; i < whole; ++i) prefetched.frames[i] = job.batched[i].frame;
+  for (uint32_t i = whole; i < job.batched_count; ++i) rte_pktmbuf_free(job.batched[i].frame);
+  job.batched_count = 0;
+}
+
+void CopyBatches::DropPrefetched(QueuePair& qp, PrefetchedPayload& prefetched) {
+  WaitingFrames::Give(qp.links().session->frames, prefetched.end - prefetched.next);
+  for (; !prefetched.empty(); ++prefetched.next)
+    rte_pktmbuf_free(prefetched.frames[prefetched.next]);
+  prefetched.next = prefetched.end = 0;
+}
+
+void CopyBatches::Forget(QueuePair& qp) {
+  WaitingWork& waiting = qp.waiting();
+  waiting.placed_requests = waiting.placed_responses = {};
+  DropPrefetched(qp, waiting.prefetched_requests);
+  DropPrefetched(qp, waiting.prefetched_responses);
+}
 
 using transport::Effect;
 

@@ -1,12 +1,207 @@
 // SPDX-License-Identifier: Apache-2.0
+// What captures, packet histories and probes record of a packet once its fate is known.
 #include "pipeline/datapath/worker/frame_recorder.h"
 
 #include <vector>
 
-#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/transport/request_shape.h"
+#include "pipeline/wire/acknowledgement.h"
 
 namespace uroce::datapath {
+namespace {
+
+using transport::PacketResult;
+using transport::Refusal;
+using transport::Resend;
+using transport::ResendCause;
+
+// The codes of the ABI are the transport's own.
+static_assert(static_cast<int>(Refusal::kInvalidate) == UROCE_REFUSAL_INVALIDATE);
+static_assert(static_cast<int>(Refusal::kRemoteKey) == UROCE_REFUSAL_REMOTE_KEY);
+static_assert(static_cast<int>(ResendCause::kTailLossProbe) == UROCE_RESEND_TAIL_LOSS_PROBE);
+static_assert(Resend::kForEver == UROCE_NO_LIMIT);
+
+uint8_t ReasonOf(wire::DecodeClass kind) {
+  switch (kind) {
+    case wire::DecodeClass::kOk:
+      return UROCE_REASON_NONE;
+    case wire::DecodeClass::kNotRoce:
+      return UROCE_REASON_NOT_ROCE;
+    case wire::DecodeClass::kMalformed:
+      return UROCE_REASON_MALFORMED;
+    case wire::DecodeClass::kUnknownOpcode:
+      return UROCE_REASON_BAD_OPCODE;
+  }
+  return UROCE_REASON_NONE;
+}
+
+uint8_t ReasonOf(PacketResult result) {
+  switch (result) {
+    case PacketResult::kAccepted:
+      return UROCE_REASON_NONE;
+    case PacketResult::kDuplicate:
+      return UROCE_REASON_DUPLICATE;
+    case PacketResult::kOutOfSequence:
+      return UROCE_REASON_OUT_OF_SEQUENCE;
+    case PacketResult::kKept:
+      return UROCE_REASON_KEPT;
+    case PacketResult::kReceiverNotReady:
+      return UROCE_REASON_NOT_READY;
+    case PacketResult::kNak:
+      return UROCE_REASON_REFUSED;
+    case PacketResult::kGhost:
+      return UROCE_REASON_GHOST;
+    case PacketResult::kBadState:
+      return UROCE_REASON_BAD_STATE;
+    case PacketResult::kMalformed:
+      return UROCE_REASON_MALFORMED;
+  }
+  return UROCE_REASON_NONE;
+}
+
+uint8_t ReasonOf(transport::ReceiveResult result) {
+  using transport::ReceiveResult;
+  switch (result) {
+    case ReceiveResult::kAccepted:
+      return UROCE_REASON_NONE;
+    case ReceiveResult::kBadState:
+      return UROCE_REASON_BAD_STATE;
+    case ReceiveResult::kMalformed:
+      return UROCE_REASON_BAD_OPCODE;
+    case ReceiveResult::kOutOfSequence:
+      return UROCE_REASON_MESSAGE_CUT;
+    case ReceiveResult::kNoReceive:
+      return UROCE_REASON_NO_RECEIVE;
+    case ReceiveResult::kTooLong:
+      return UROCE_REASON_TOO_LONG;
+    case ReceiveResult::kRefused:
+      return UROCE_REASON_MESSAGE_REFUSED;
+    case ReceiveResult::kBadQkey:
+      return UROCE_REASON_BAD_QKEY;
+    case ReceiveResult::kFailed:
+      return UROCE_REASON_BAD_RECEIVE;
+  }
+  return UROCE_REASON_NONE;
+}
+
+bool IsNak(const wire::TransportHeader& header) {
+  return header.opcode == wire::Opcode::kAcknowledge &&
+         (header.aeth.syndrome & wire::kSyndromeKindMask) != wire::kSyndromeAck;
+}
+
+}  // namespace
+
+uroce_capture_note AnnotationOf(wire::DecodeResult result) {
+  uroce_capture_note annotation{};
+  annotation.reason = ReasonOf(wire::ClassOf(result));
+  annotation.detail = static_cast<uint8_t>(result);
+  return annotation;
+}
+
+uroce_capture_note AnnotationOf(const wire::Packet& packet) {
+  uroce_capture_note annotation{};
+  annotation.flags = packet.congestion_experienced ? UROCE_NOTE_MARKED : 0;
+  annotation.qpn = packet.header.dest_qpn.value();
+  annotation.psn = packet.header.psn.value();
+  return annotation;
+}
+
+void AddReason(const transport::TxPacket& packet, uroce_capture_note& annotation) {
+  if (wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kKeptMap)) {
+    annotation.reason = UROCE_REASON_SELECTIVE_ACK;
+    return;
+  }
+  if (IsNak(packet.header)) {
+    annotation.reason = UROCE_REASON_NAK;
+    annotation.number = packet.header.aeth.syndrome;
+    return;
+  }
+  if (!packet.retransmission) return;
+  if (transport::IsResponse(packet.header.opcode)) {
+    annotation.reason = UROCE_REASON_ANSWERED_AGAIN;
+    return;
+  }
+  annotation.reason = UROCE_REASON_RETRANSMITTED;
+  annotation.detail = static_cast<uint8_t>(packet.resend.cause);
+  annotation.number = packet.resend.number;
+  annotation.limit = packet.resend.limit;
+}
+
+void AddResult(const transport::RcQueuePair& core, bool is_response, PacketResult result,
+               uroce_capture_note& annotation) {
+  annotation.reason = ReasonOf(result);
+  switch (result) {
+    case PacketResult::kAccepted:
+    case PacketResult::kGhost:
+    case PacketResult::kMalformed:
+      return;
+    case PacketResult::kBadState:
+      annotation.detail = static_cast<uint8_t>(core.state());
+      return;
+    case PacketResult::kDuplicate:
+    case PacketResult::kOutOfSequence:
+      if (is_response) {
+        annotation.reason = UROCE_REASON_RESPONSE_GAP;
+        return;
+      }
+      annotation.detail = core.request_report().answered ? 1 : 0;
+      annotation.expected_psn = core.expected_psn().value();
+      return;
+    case PacketResult::kKept:
+      annotation.expected_psn = core.expected_psn().value();
+      return;
+    case PacketResult::kReceiverNotReady:
+      annotation.number = core.request_report().syndrome & wire::kSyndromeValueMask;
+      return;
+    case PacketResult::kNak:
+      annotation.number = core.request_report().syndrome;
+      annotation.detail = static_cast<uint8_t>(core.request_report().refusal);
+      return;
+  }
+}
+
+void AddResult(const QueuePairCore& core, transport::ReceiveResult result,
+               uroce_capture_note& annotation) {
+  annotation.reason = ReasonOf(result);
+  if (result == transport::ReceiveResult::kBadState) {
+    annotation.detail = static_cast<uint8_t>(core.state());
+  }
+  annotation.expected_psn = core.expected_psn().value();
+}
+
+void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& annotation) {
+  const transport::Failure failure = core.failure();
+  annotation.flags |= UROCE_NOTE_FAILED;
+  annotation.status = static_cast<uint8_t>(failure.status);
+  // The packet was accepted, and then its effect was refused: a key, or a range.
+  if (failure.side != transport::Failure::Side::kResponder) return;
+  annotation.reason = UROCE_REASON_REFUSED;
+  annotation.number = failure.syndrome;
+  annotation.detail = static_cast<uint8_t>(failure.refusal);
+}
+
+namespace {
+
+void TraceDrop(const QueuePair& qp, const wire::Packet& packet,
+               const uroce_capture_note& annotation) {
+  probes::Drop(qp.qpn().value(), packet.header.psn.value(), annotation.reason, annotation.detail);
+}
+
+}  // namespace
+
+void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::PacketResult result) {
+  if (result == transport::PacketResult::kKept) return;
+  uroce_capture_note annotation{};
+  AddResult(qp.core().reliable(), transport::IsResponse(packet.header.opcode), result, annotation);
+  TraceDrop(qp, packet, annotation);
+}
+
+void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::ReceiveResult result) {
+  uroce_capture_note annotation{};
+  AddResult(qp.core(), result, annotation);
+  TraceDrop(qp, packet, annotation);
+}
 
 using transport::QpState;
 

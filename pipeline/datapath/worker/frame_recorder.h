@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes frames to captures and packet histories, once their fate is known.
+// What captures, packet histories and probes record of a packet once its fate is known.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -7,17 +7,83 @@
 #include <atomic>
 #include <cstdint>
 
-#include "drivers/pending_icrc.h"
 #include "pipeline/base/probes.h"
-#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/device/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/worker/annotations.h"
-#include "pipeline/datapath/worker/multicast_mark.h"
-#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/datapath/queue/queue_pair_core.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/worker/frame.h"
+#include "pipeline/port/frame_marks.h"
+#include "pipeline/shm/abi/uroce_capture.h"
 #include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::datapath {
+
+// Turns what the transport says of packets into the annotations of captures. Values alone.
+
+/// The annotation of a frame that is not a packet.
+uroce_capture_note AnnotationOf(wire::DecodeResult result);
+/// The annotation of a packet that has just arrived: its queue pair and its congestion mark.
+uroce_capture_note AnnotationOf(const wire::Packet& packet);
+/// Adds the reason why `packet` is sent again, or that it is a NAK.
+void AddReason(const transport::TxPacket& packet, uroce_capture_note& annotation);
+/// The annotation of a packet that `local` sends.
+inline uroce_capture_note AnnotationOf(const transport::TxPacket& packet, Qpn local) {
+  uroce_capture_note annotation{.qpn = local.value(), .psn = packet.header.psn.value()};
+  const bool is_plain = packet.header.opcode != wire::Opcode::kAcknowledge;
+  if (packet.retransmission || !is_plain) AddReason(packet, annotation);
+  return annotation;
+}
+/// Completes the annotation of a request or response that `core` was shown, with `result`, the
+/// answer of `core`.
+void AddResult(const transport::RcQueuePair& core, bool is_response, transport::PacketResult result,
+               uroce_capture_note& annotation);
+/// Does the same for a packet of a UC or UD queue pair.
+void AddResult(const QueuePairCore& core, transport::ReceiveResult result,
+               uroce_capture_note& annotation);
+/// Adds that the packet put the queue pair in error.
+void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& annotation);
+
+// Fires the probes of packets, for the parts of a worker that handle them.
+
+/// For an acknowledgement or NAK that `qp` sends or has received.
+inline void TraceAcknowledgement(const QueuePair& qp, const wire::TransportHeader& header,
+                                 bool is_sent) {
+  const uint8_t syndrome = header.aeth.syndrome;
+  if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck) {
+    probes::Ack(qp.qpn().value(), header.psn.value(), header.aeth.msn, is_sent);
+  } else {
+    probes::Nak(qp.qpn().value(), header.psn.value(), syndrome, is_sent);
+  }
+}
+
+inline void TraceSent(const QueuePair& qp, const transport::TxPacket& packet,
+                      uint32_t frame_bytes) {
+  const wire::TransportHeader& header = packet.header;
+  probes::Send(qp.qpn().value(), header.psn.value(), static_cast<uint32_t>(header.opcode),
+               frame_bytes);
+  if (packet.retransmission) [[unlikely]] {
+    probes::Retransmit(qp.qpn().value(), header.psn.value(),
+                       static_cast<uint32_t>(packet.resend.cause), packet.resend.number);
+  }
+  if (header.opcode == wire::Opcode::kAcknowledge) TraceAcknowledgement(qp, header, true);
+}
+
+inline void TraceReceived(const QueuePair& qp, const wire::Packet& packet) {
+  probes::Receive(qp.qpn().value(), packet.header.psn.value(),
+                  static_cast<uint32_t>(packet.header.opcode),
+                  static_cast<uint32_t>(packet.payload.size()));
+}
+
+/// For what the transport of `qp` says of a packet. A packet that is kept is not dropped.
+void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::PacketResult result);
+void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::ReceiveResult result);
+
+// Writes frames to captures and packet histories, once their fate is known.
 
 /// Whether a frame is shown to the transport for the first time, or again after it was kept.
 enum class Showing : uint8_t { kFirst, kAgain };

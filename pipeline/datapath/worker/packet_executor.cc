@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// Gives admitted packets to the transport of their queue pair, at once or when it is their turn,
+// and continues queue pairs that had to wait.
 #include "pipeline/datapath/worker/packet_executor.h"
+
+#include <rte_mbuf.h>
 
 #include <cassert>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
-#include "pipeline/datapath/frames/received_frame.h"
-#include "pipeline/datapath/queue/session_list.h"
-#include "pipeline/datapath/worker/tracing.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/queue/waiting_work.h"
+#include "pipeline/datapath/worker/frame.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
 #include "pipeline/transport/request_shape.h"
-#include "pipeline/wire/grh_area.h"
+#include "pipeline/wire/decode.h"
 
 namespace uroce::datapath {
 namespace {
@@ -164,6 +170,30 @@ bool PacketExecutor::SelectQueue(QueuePair& qp, const wire::TransportHeader& hea
   if (qp.SelectShared(header.xrc_srqn)) return true;
   qp.core().reliable().DenySrq();
   return false;
+}
+
+void Resumption::FinishCopy(QueuePair& qp, MoveResult result) {
+  if (std::exchange(qp.links().wait, WaitKind::kNone) == WaitKind::kGather) {
+    context_.transmitter.FinishGather(qp, result);
+  } else {
+    WaitingWork& waiting = qp.waiting();
+    rte_mbuf* const frame = std::exchange(waiting.job->frame, nullptr);
+    context_.effects.Finish(qp, waiting.effect, result, waiting.job->original);
+    if (frame != nullptr) rte_pktmbuf_free(frame);
+    if (qp.is_waiting()) return;  // It waits for the end of a key.
+  }
+  GoOn(qp);
+}
+
+// Any packet that waits may make `qp` wait again when it is replayed. So `qp` sends one packet
+// before: its own packets must not wait for the last of them, because its peer resends what is not
+// acknowledged in time, and gives up.
+void Resumption::GoOn(QueuePair& qp) {
+  context_.ready.Touch(qp);
+  context_.states.ApplyPending(qp);
+  if (qp.waiting().oldest != nullptr) context_.transmitter.SendOne(qp);
+  context_.executor.ReplayKept(qp);
+  context_.executor.ReplayWaiting(qp);
 }
 
 }  // namespace uroce::datapath

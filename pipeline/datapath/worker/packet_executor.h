@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives an admitted packet to its queue pair's transport, and executes the effects it asks for.
+// Gives admitted packets to the transport of their queue pair, at once or when it is their turn,
+// and continues queue pairs that had to wait.
 #pragma once
 
 #include <rte_mbuf.h>
 
-#include "pipeline/datapath/frames/kept_frames.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
+#include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/frame_recorder.h"
-#include "pipeline/datapath/worker/held_senders.h"
 #include "pipeline/datapath/worker/ready_lists.h"
 #include "pipeline/datapath/worker/state_changes.h"
-#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/datapath/worker/transmitter.h"
 #include "pipeline/datapath/worker/waiting_packets.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::datapath {
+
+// Gives an admitted packet to its queue pair's transport, and executes the effects it asks for.
 
 /// The parts of a worker that its executor uses.
 struct ExecuteContext {
@@ -73,6 +78,52 @@ class PacketExecutor {
   static bool SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
 
   const ExecuteContext context_;
+};
+
+// Continues queue pairs whose copy has ended, whose taken-back key nobody uses any more, whose turn
+// has come again, or that may send again.
+
+/// The parts of a worker that resumption uses.
+struct ResumeContext {
+  CopyEngine& copies;
+  Effects& effects;
+  HeldSenders& held;
+  KeyChanges& key_changes;
+  PacketExecutor& executor;
+  ReadyLists& ready;
+  StateChanges& states;
+  Transmitter& transmitter;
+};
+
+/// One thread. Each step returns whether there was something to do.
+class Resumption {
+ public:
+  explicit Resumption(const ResumeContext& context) : context_(context) {}
+
+  bool FinishCopies() {
+    return context_.copies.TakeFinished(
+        [this](QueuePair& qp, MoveResult result) { FinishCopy(qp, result); });
+  }
+  bool EndKeyWaits() {
+    return context_.key_changes.TakeEnded([this](QueuePair& qp) { GoOn(qp); });
+  }
+  bool TakePostponed() {
+    return context_.ready.TakePostponed(
+        [this](QueuePair& qp) { context_.executor.ReplayKept(qp); });
+  }
+  bool ReleaseHeld() {
+    return context_.held.Release([this](QueuePair& qp) {
+      context_.ready.Touch(qp);
+      context_.executor.ReplayKept(qp);
+    });
+  }
+
+ private:
+  void FinishCopy(QueuePair& qp, MoveResult result);
+  /// Called when `qp` waits no more: does what was postponed until then.
+  void GoOn(QueuePair& qp);
+
+  const ResumeContext context_;
 };
 
 }  // namespace uroce::datapath

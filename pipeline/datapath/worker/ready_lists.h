@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/queue/session_list.h"
-#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 
 namespace uroce::datapath {
 

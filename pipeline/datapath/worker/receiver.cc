@@ -1,15 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
+// From a received frame to the queue pair that it is for: the checks that every packet must pass,
+// copies for the members of a group, frames for other workers.
 #include "pipeline/datapath/worker/receiver.h"
 
 #include <rte_prefetch.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
-#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/wire/gsi.h"
 
 namespace uroce::datapath {
+namespace {
+
+// A group is joined on all VLANs of a device.
+bool IsInVlan(const Device& device, uint16_t vlan_id) {
+  return std::ranges::any_of(device.addresses, [vlan_id](const Device::Address& address) {
+    return address.vlan_id == vlan_id;
+  });
+}
+
+uint8_t ReasonOf(wire::GsiResult result) {
+  switch (result) {
+    case wire::GsiResult::kOk:
+    case wire::GsiResult::kNotGsi:
+      return UROCE_REASON_NONE;
+    case wire::GsiResult::kBadOpcode:
+      return UROCE_REASON_BAD_OPCODE;
+    case wire::GsiResult::kBadQkey:
+      return UROCE_REASON_BAD_QKEY;
+    case wire::GsiResult::kBadLength:
+      return UROCE_REASON_MESSAGE_REFUSED;
+  }
+  return UROCE_REASON_NONE;
+}
+
+/// Whether `qp` has sent to where the packet comes from.
+bool IsFromAPeer(const QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view) {
+  if (!qp.core().is_datagram()) return IsFromPeer(qp.path(), packet, view);
+  return std::ranges::any_of(qp.flow().paths, [&](uint32_t handle) {
+    const AddressVector* const vector = qp.config().session->FindAddress(handle);
+    return vector != nullptr && vector->pd() == qp.config().pd &&
+           IsFromPeer(vector->path(), packet, view);
+  });
+}
+
+}  // namespace
+
+bool Admission::IsCnpFor(const QueuePair* qp, DevicePort& port, const wire::Packet& packet,
+                         const wire::FrameView& view, const rte_mbuf* frame) {
+  const bool reacts =
+      qp != nullptr && TakesPackets(qp->state()) && port.CongestionOf(qp->traffic_class()).reacts();
+  if (!reacts || !IsFromAPeer(*qp, packet, view)) {
+    return recorder_.Drop(port.counters().rp_cnp_ignored, UROCE_REASON_CNP_IGNORED);
+  }
+  return Admit(port, packet, view, frame, true);
+}
+
+bool Admission::IsForGsi(GsiLink& link, DevicePort& port, const wire::Packet& packet,
+                         const wire::FrameView& view, const rte_mbuf* frame) {
+  const wire::GsiResult result = wire::CheckGsi(packet.header, packet.payload.size());
+  if (result != wire::GsiResult::kOk) {
+    return recorder_.Drop(link.counters().rx_refused, ReasonOf(result));
+  }
+  return Admit(port, packet, view, frame, IsForDevice(port.device(), packet, view));
+}
+
+bool Admission::IsForGroup(DevicePort& port, const wire::Packet& packet,
+                           const wire::FrameView& view, const rte_mbuf* frame) {
+  DeviceCounters& counters = port.counters();
+  const Device& device = port.device();
+  if (!device.groups.contains(packet.destination) ||
+      !IsInVlan(device, view.vlan_tci & kVlanIdMask)) {
+    recorder_.Begin();  // No queue pair here is in the group.
+    return recorder_.Drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
+  }
+  if (packet.congestion_experienced) Count(counters.np_ecn_marked_roce_packets);
+  if (ServiceOf(packet.header.opcode) != wire::Service::kUd) {
+    return recorder_.Drop(counters.rx_bad_opcode, UROCE_REASON_BAD_OPCODE);
+  }
+  // A mark on a multicast packet gets no CNP: that would report one path among many to the sender.
+  return Admit(port, packet, view, frame, true);
+}
+
+namespace {
+
+// Whether the member itself sent the packet: a queue pair does not receive its own datagrams.
+bool IsFromMember(const Device& device, const QueuePair& member, const wire::Packet& packet) {
+  return packet.header.deth.source_qpn == member.qpn() && device.HasAddress(packet.source);
+}
+
+}  // namespace
+
+void MulticastReceiver::Receive(DevicePort& port, const wire::Packet& packet,
+                                const wire::FrameView& view, const rte_mbuf* frame) {
+  if (mark_.IsSet(*frame)) return DeliverToMembers(port, packet, frame);
+  const bool is_taken = context_.admission.IsForGroup(port, packet, view, frame);
+  context_.recorder.Record(port, frame);
+  if (!is_taken) return;
+  Count(port.counters().multicast_rcv_packets);
+  GiveToOthers(port, packet, frame);
+  DeliverToMembers(port, packet, frame);
+}
+
+void MulticastReceiver::GiveToOthers(DevicePort& port, const wire::Packet& packet,
+                                     const rte_mbuf* frame) {
+  WorkerSet others = 0;
+  for (const Device::Member& member : port.device().groups.find(packet.destination)->second) {
+    if (member.worker != context_.worker) others |= SetOf(member.worker);
+  }
+  for (; others != 0; others &= others - 1) {
+    rte_mbuf* const copy = Copy(port, *frame);
+    if (copy == nullptr) return;
+    if (!context_.hand_over.Give(port, copy, static_cast<uint32_t>(std::countr_zero(others)))) {
+      rte_pktmbuf_free(copy);
+    }
+  }
+}
+
+void MulticastReceiver::DeliverToMembers(DevicePort& port, const wire::Packet& packet,
+                                         const rte_mbuf* frame) {
+  // The group may have gone since another worker looked.
+  const auto group = port.device().groups.find(packet.destination);
+  if (group == port.device().groups.end()) return;
+  for (const Device::Member& member : group->second) {
+    QueuePair& qp = *member.queue_pair;
+    if (member.worker != context_.worker || IsFromMember(port.device(), qp, packet)) continue;
+    if (!TakesPackets(qp.state())) {
+      Count(port.counters().rx_bad_state);
+      continue;
+    }
+    rte_mbuf* const copy = Copy(port, *frame);
+    if (copy == nullptr) return;
+    Deliver(qp, copy);
+  }
+}
+
+void MulticastReceiver::Deliver(QueuePair& qp, rte_mbuf* copy) {
+  wire::Packet packet;
+  wire::FrameView view;
+  const bool decoded = DecodeAgain(*copy, packet, view);
+  context_.recorder.Begin(packet);
+  const bool kept = decoded && context_.executor.Receive(qp, packet, view, copy);
+  if (!kept) rte_pktmbuf_free(copy);
+}
+
+rte_mbuf* MulticastReceiver::Copy(DevicePort& port, const rte_mbuf& frame) {
+  rte_mbuf* const copy = context_.stash.Copy(frame, port.counters());
+  if (copy != nullptr) mark_.Set(*copy);
+  return copy;
+}
+
 namespace {
 
 void Prefetch(const rte_mbuf* frame) {

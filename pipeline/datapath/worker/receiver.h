@@ -1,29 +1,189 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives each frame to whom it is for: a queue pair, another worker, the stack of its port, or the
-// control thread. Other frames are dropped and counted.
+// From a received frame to the queue pair that it is for: the checks that every packet must pass,
+// copies for the members of a group, frames for other workers.
 #pragma once
 
 #include <rte_mbuf.h>
 
+#include <atomic>
 #include <cstdint>
 
+#include "pipeline/datapath/device/device_port.h"
 #include "pipeline/datapath/frames/cross_worker_queues.h"
-#include "pipeline/datapath/port/device_ports.h"
-#include "pipeline/datapath/queue/qpn_table.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/worker/admission.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/datapath/worker/congestion_control.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/frame_recorder.h"
-#include "pipeline/datapath/worker/frame_stash.h"
-#include "pipeline/datapath/worker/hand_over.h"
-#include "pipeline/datapath/worker/multicast.h"
+#include "pipeline/datapath/worker/objects.h"
 #include "pipeline/datapath/worker/packet_executor.h"
-#include "pipeline/datapath/worker/turn_time.h"
 #include "pipeline/datapath/worker/worker.h"
+#include "pipeline/port/frame_marks.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/decode.h"
+#include "pipeline/wire/icrc.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::datapath {
+
+// Says in which states a queue pair receives.
+
+/// Whether a queue pair in `state` receives.
+constexpr bool TakesPackets(transport::QpState state) {
+  switch (state) {
+    case transport::QpState::kRtr:
+    case transport::QpState::kRts:
+    case transport::QpState::kSqd:
+    case transport::QpState::kSqe:
+      return true;
+    case transport::QpState::kReset:
+    case transport::QpState::kInit:
+    case transport::QpState::kErr:
+      return false;
+  }
+  return false;
+}
+
+// The checks that every received packet has to pass, for whatever queue pair it is
+// (docs/protocol/transport.md, section 4.1, step 1).
+
+/// A dropped packet is counted, and its annotation says why. One thread. The checks that every
+/// packet passes through are inline.
+class Admission {
+ public:
+  explicit Admission(FrameRecorder& recorder) : recorder_(recorder) {}
+
+  /// Whether a packet is for this device. Counts congestion marks of packets that
+  /// are.
+  bool IsForPort(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view);
+  /// Whether `qp` takes the packet: checks its service and its state, and calls Admit.
+  bool IsForQueuePair(const QueuePair& qp, DevicePort& port, const wire::Packet& packet,
+                      const wire::FrameView& view, const rte_mbuf* frame);
+  /// Whether a CNP is valid for `qp`, which may be null: `qp` has congestion control, and the CNP
+  /// comes from the peer that `qp` sends to.
+  bool IsCnpFor(const QueuePair* qp, DevicePort& port, const wire::Packet& packet,
+                const wire::FrameView& view, const rte_mbuf* frame);
+  /// Whether a packet to queue pair 1 passes the checks. `link` counts its own refusals.
+  bool IsForGsi(GsiLink& link, DevicePort& port, const wire::Packet& packet,
+                const wire::FrameView& view, const rte_mbuf* frame);
+  /// Whether a packet to a multicast group passes the checks that are common to all members.
+  bool IsForGroup(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                  const rte_mbuf* frame);
+
+ private:
+  /// Checks the partition, the addresses, and last the ICRC, which costs most. `is_addressed`: the
+  /// packet's addresses are right.
+  bool Admit(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+             const rte_mbuf* frame, bool is_addressed);
+
+  FrameRecorder& recorder_;
+  const drivers::PendingIcrc pending_;
+};
+
+inline bool Admission::Admit(DevicePort& port, const wire::Packet& packet,
+                             const wire::FrameView& view, const rte_mbuf* frame,
+                             bool is_addressed) {
+  DeviceCounters& counters = port.counters();
+  if (!IsOurPkey(packet.header.pkey)) {
+    return recorder_.Drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
+  }
+  if (!is_addressed) return recorder_.Drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
+  if (!pending_.IsSet(*frame) && !wire::IcrcIsRight(BytesOf(*frame), view)) {
+    return recorder_.Drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
+  }
+  return true;
+}
+
+inline bool Admission::IsForPort(DevicePort& port, const wire::Packet& packet,
+                                 const wire::FrameView& view) {
+  DeviceCounters& counters = port.counters();
+  if (view.destination != port.device().mac) {
+    recorder_.Begin();  // The packet's queue pair and mark are another device's.
+    return recorder_.Drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
+  }
+  if (packet.congestion_experienced) Count(counters.np_ecn_marked_roce_packets);
+  return true;
+}
+
+inline bool Admission::IsForQueuePair(const QueuePair& qp, DevicePort& port,
+                                      const wire::Packet& packet, const wire::FrameView& view,
+                                      const rte_mbuf* frame) {
+  DeviceCounters& counters = port.counters();
+  if (ServiceOf(packet.header.opcode) != qp.core().service()) {
+    return recorder_.Drop(counters.rx_bad_opcode, UROCE_REASON_BAD_OPCODE);
+  }
+  if (!TakesPackets(qp.state())) {
+    return recorder_.Drop(counters.rx_bad_state, UROCE_REASON_BAD_STATE,
+                          static_cast<uint8_t>(qp.state()));
+  }
+  const bool is_addressed = qp.core().is_datagram() ? IsForDevice(port.device(), packet, view)
+                                                    : IsFromPeer(qp.path(), packet, view);
+  return Admit(port, packet, view, frame, is_addressed);
+}
+
+// Hands received frames that are for another worker over to it.
+
+/// One thread.
+class HandOver {
+ public:
+  /// `handed_over` counts the frames that went.
+  HandOver(CrossWorkerLink& cross_worker, FrameRecorder& recorder,
+           std::atomic<uint64_t>& handed_over)
+      : cross_worker_(cross_worker), recorder_(recorder), handed_over_(handed_over) {}
+
+  /// True: worker `to` has the frame; else it was dropped, counted and recorded.
+  bool Give(DevicePort& port, rte_mbuf* frame, uint32_t to) {
+    if (cross_worker_.Give(to, port.position(), frame)) {
+      Count(handed_over_);
+      return true;
+    }
+    recorder_.Drop(port.counters().rx_cross_worker_full, UROCE_REASON_CROSS_WORKER_FULL);
+    recorder_.Record(port, frame);
+    return false;
+  }
+
+ private:
+  CrossWorkerLink& cross_worker_;
+  FrameRecorder& recorder_;
+  std::atomic<uint64_t>& handed_over_;
+};
+
+// Receives datagrams to multicast groups (docs/protocol/transport.md, section 10). Each member gets
+// its own copy, since the bytes written in front of the payload overwrite the headers.
+
+/// The parts of a worker that its receiver of multicast packets uses.
+struct MulticastContext {
+  uint32_t worker = 0;
+  Admission& admission;
+  FrameRecorder& recorder;
+  FrameStash& stash;
+  HandOver& hand_over;
+  PacketExecutor& executor;
+};
+
+/// One thread.
+class MulticastReceiver {
+ public:
+  explicit MulticastReceiver(const MulticastContext& context) : context_(context) {}
+
+  /// Gives a packet to the group's members of this worker, and copies of it to the other workers.
+  /// The caller keeps the frame.
+  void Receive(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+               const rte_mbuf* frame);
+
+ private:
+  void GiveToOthers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
+  void DeliverToMembers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
+  void Deliver(QueuePair& qp, rte_mbuf* copy);
+  /// Returns a copy that is not recorded again. Null: there is no frame, which is counted.
+  rte_mbuf* Copy(DevicePort& port, const rte_mbuf& frame);
+
+  const MulticastContext context_;
+  const MulticastMark mark_;
+};
+
+// Gives each frame to whom it is for: a queue pair, another worker, the stack of its port, or the
+// control thread. Other frames are dropped and counted.
 
 /// The parts of a worker that its receiver uses.
 struct ReceiveContext {

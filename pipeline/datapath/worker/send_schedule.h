@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds a queue pair to the send schedule of its port, and removes it.
+// Who sends next on a port and when: the schedule, READs that wait for room in a receive buffer,
+// and the timers of queue pairs.
 #pragma once
 
 #include <cstdint>
 
-#include "pipeline/congestion/units.h"
-#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/base/types.h"
+#include "pipeline/congestion/settings.h"
+#include "pipeline/datapath/device/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/thread/deficit_round_robin.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 
 namespace uroce::datapath {
+
+// Adds a queue pair to the send schedule of its port, and removes it.
 
 /// Schedules `qp`, which has something to send, within its program, and the program on the port.
 inline void StartSending(QueuePair& qp) {
@@ -31,5 +36,79 @@ inline void Charge(QueuePair& qp, uint32_t bytes) {
   DeficitRoundRobin::Charge(session, bytes);
   session.share.OnSent(bytes + congestion::kFrameOverheadBytes);
 }
+
+// READs of queue pairs whose port has a small receive buffer: they ask when the budget of the port
+// lets them (pipeline/datapath/thread/read_budget.h).
+
+inline void LineUp(QueuePair& qp, ReadBudget& budget, Nanos now) {
+  transport::RcQueuePair& core = qp.core().reliable();
+  if (core.read_allowance() == transport::ReadAllowance::kUnlimited) core.AllowReads(0);
+  const uint64_t wanted = core.WantedByRead();
+  // What was granted and is not used: the next READ takes more, or there is none.
+  if (core.read_allowance() != 0 && (wanted != 0 || !core.HasPacket(now))) core.AllowReads(0);
+  budget.Shrink(qp.reads(), core.AwaitedByReads() + core.read_allowance(), now);
+  ReadLine& line = qp.links().session_flow->reads;
+  if (wanted == 0) return budget.Leave(line, qp.reads());
+  budget.Wait(line, qp.reads(), wanted);
+}
+
+/// Gives back what was answered, and lines `qp` up when its next packet is a READ request that it
+/// may not send yet. Called when anything about `qp` may have changed.
+inline void SettleReads(QueuePair& qp, Nanos now) {
+  ReadBudget& budget = qp.links().port->reads();
+  if (!budget.is_bounded()) [[likely]]
+    return;
+  if (!qp.core().is_reliable()) return;
+  if (qp.links().peer == PeerPlace::kSameDevice) {
+    // The responses do not come through the port.
+    return qp.core().reliable().AllowReads(transport::ReadAllowance::kUnlimited);
+  }
+  LineUp(qp, budget, now);
+}
+
+/// Schedules queue pairs whose READs may ask now; up to a burst of them.
+inline void GrantReads(DevicePort& port, Nanos now) {
+  for (uint32_t left = kBurst; left != 0; --left) {
+    uint64_t granted = 0;
+    ReadShare* const share = port.reads().Grant(now, granted);
+    if (share == nullptr) return;
+    QueuePair& qp = QueuePair::OfShare(*share);
+    qp.core().reliable().AllowReads(granted);
+    StartSending(qp);
+  }
+}
+
+/// `qp` ends, and is not settled any more.
+inline void ForgetReads(QueuePair& qp, Nanos now) {
+  ReadBudget& budget = qp.links().port->reads();
+  if (!budget.is_bounded() || !qp.core().is_reliable()) return;
+  budget.Leave(qp.links().session_flow->reads, qp.reads());
+  budget.Shrink(qp.reads(), 0, now);
+}
+
+// Keeps the time at which each queue pair must be looked after.
+
+/// The deadlines of a worker's queue pairs. One thread.
+class QueuePairTimers {
+ public:
+  /// Files the timer of `qp` for its transport's next deadline. A filed timer that has become too
+  /// early stays where it is: the deadline is looked up again when it fires.
+  void File(QueuePair& qp) { FileAt(qp, qp.core().NextDeadline()); }
+  /// Makes the timer fire at `at`, unless it fires earlier.
+  void FileAt(QueuePair& qp, Nanos at) {
+    if (at < qp.links().timer.deadline) wheel_.File(qp.links().timer, at);
+  }
+  void Remove(QueuePair& qp) { wheel_.Remove(qp.links().timer); }
+  /// Returns a queue pair whose timer has fired, or null. The caller files the timer anew.
+  QueuePair* PopExpired(Nanos now) {
+    TimerEntry* const entry = wheel_.PopExpired(now);
+    return entry == nullptr ? nullptr : &QueuePair::OfTimer(*entry);
+  }
+  /// A time not after the earliest deadline; kNever: there is none.
+  Nanos NextDeadline() const { return wheel_.NextDeadline(); }
+
+ private:
+  TimerWheel wheel_{Nanos(0)};
+};
 
 }  // namespace uroce::datapath

@@ -2,7 +2,6 @@
 #include "pipeline/datapath/worker/settler.h"
 
 #include "pipeline/base/probes.h"
-#include "pipeline/datapath/worker/read_grants.h"
 #include "pipeline/datapath/worker/send_schedule.h"
 
 namespace uroce::datapath {

@@ -7,14 +7,14 @@
 #include <cstdint>
 
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
-#include "pipeline/datapath/worker/key_changes.h"
-#include "pipeline/datapath/worker/queue_pair_timers.h"
+#include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/ready_lists.h"
+#include "pipeline/datapath/worker/send_schedule.h"
 #include "pipeline/datapath/worker/state_changes.h"
-#include "pipeline/datapath/worker/turn_time.h"
 
 namespace uroce::datapath {
 

@@ -1,21 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes the state of queue pairs: on command, or because something has failed.
+// Queue pairs that change their state, fail, or end.
 #pragma once
 
 #include <functional>
+#include <vector>
 
-#include "pipeline/datapath/frames/kept_frames.h"
+#include "pipeline/datapath/capture/packet_history.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/effects.h"
-#include "pipeline/datapath/worker/failed_queue_pairs.h"
-#include "pipeline/datapath/worker/key_changes.h"
 #include "pipeline/datapath/worker/ready_lists.h"
-#include "pipeline/datapath/worker/turn_time.h"
 #include "pipeline/datapath/worker/waiting_packets.h"
 
 namespace uroce::datapath {
+
+// Holds queue pairs that went to error by themselves, until the control thread has their packets.
+
+/// One thread.
+class FailedQueuePairs {
+ public:
+  /// `sink` is null when there is no flight recorder.
+  FailedQueuePairs(FailureSink* sink, TurnTime& time) : sink_(sink), time_(time) {}
+
+  /// Adds `qp`, which is reported once it has sent what it owes: the NAK to its peer is one of its
+  /// packets. The cause of the first call stands.
+  void Add(QueuePair& qp, FailureCause cause);
+  /// Reports the queue pairs that have sent all.
+  void Deliver() {
+    if (!failed_.empty()) DeliverSome();
+  }
+  /// Called when `qp` is removed: reports it at once, if it has failed.
+  void Remove(const QueuePair& qp);
+
+ private:
+  struct Failed {
+    QueuePair* queue_pair = nullptr;
+    FailureCause cause = FailureCause::kTransport;
+  };
+  void DeliverSome();
+  void Deliver(const Failed& failed);
+
+  FailureSink* const sink_;
+  TurnTime& time_;
+  std::vector<Failed> failed_;
+};
+
+// Changes the state of queue pairs: on command, or because something has failed.
 
 /// The parts of a worker that changes of state use.
 struct StateContext {

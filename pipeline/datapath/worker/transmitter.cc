@@ -8,13 +8,12 @@
 #include <span>
 #include <utility>
 
-#include "drivers/frame_destination.h"
-#include "pipeline/datapath/queue/address_table.h"
-#include "pipeline/datapath/queue/payload_walk.h"
+#include "pipeline/datapath/queue/payload.h"
+#include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/worker/read_grants.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
 #include "pipeline/datapath/worker/send_schedule.h"
-#include "pipeline/datapath/worker/tracing.h"
+#include "pipeline/port/frame_marks.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"

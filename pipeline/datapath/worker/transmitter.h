@@ -6,21 +6,20 @@
 
 #include <cstdint>
 
-#include "drivers/pending_icrc.h"
-#include "pipeline/datapath/copy/payload.h"
-#include "pipeline/datapath/copy/running_icrc.h"
+#include "pipeline/datapath/device/device_port.h"
 #include "pipeline/datapath/frames/cross_worker_queues.h"
-#include "pipeline/datapath/memory/key_table.h"
-#include "pipeline/datapath/port/device_ports.h"
+#include "pipeline/datapath/memory/memory_keys.h"
+#include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/frame_recorder.h"
-#include "pipeline/datapath/worker/frame_stash.h"
-#include "pipeline/datapath/worker/held_senders.h"
-#include "pipeline/datapath/worker/queue_pair_timers.h"
 #include "pipeline/datapath/worker/ready_lists.h"
-#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/datapath/worker/waiting_packets.h"
+#include "pipeline/port/frame_marks.h"
 
 namespace uroce::datapath {
 

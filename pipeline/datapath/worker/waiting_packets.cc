@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Packets behind a queue pair that waits for a copy, and queue pairs that must not send because
+// their peer has too many of these.
 #include "pipeline/datapath/worker/waiting_packets.h"
 
 #include <algorithm>

@@ -1,37 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker, put together from its parts. Included by worker.cc and worker_impl.cc alone.
+// A worker, put together from its parts, the order of a turn, and sleep without a missed wake-up.
+// Only worker.cc and worker_impl.cc include this.
 #pragma once
 
+#include <atomic>
+#include <span>
+
 #include "pipeline/datapath/frames/cross_worker_queues.h"
-#include "pipeline/datapath/frames/kept_frames.h"
-#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
+#include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/thread/controlled_thread.h"
-#include "pipeline/datapath/thread/idle_policy.h"
-#include "pipeline/datapath/thread/run_delay.h"
+#include "pipeline/datapath/thread/sleeper.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
-#include "pipeline/datapath/worker/failed_queue_pairs.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/frame_recorder.h"
-#include "pipeline/datapath/worker/frame_stash.h"
-#include "pipeline/datapath/worker/held_senders.h"
-#include "pipeline/datapath/worker/key_changes.h"
 #include "pipeline/datapath/worker/objects.h"
 #include "pipeline/datapath/worker/packet_executor.h"
-#include "pipeline/datapath/worker/queue_pair_timers.h"
 #include "pipeline/datapath/worker/ready_lists.h"
 #include "pipeline/datapath/worker/receiver.h"
-#include "pipeline/datapath/worker/resumption.h"
+#include "pipeline/datapath/worker/send_schedule.h"
 #include "pipeline/datapath/worker/settler.h"
-#include "pipeline/datapath/worker/sleep_control.h"
 #include "pipeline/datapath/worker/state_changes.h"
 #include "pipeline/datapath/worker/transmitter.h"
-#include "pipeline/datapath/worker/turn_time.h"
 #include "pipeline/datapath/worker/waiting_packets.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::datapath {
+
+// Lets a worker sleep without missing a wake-up: it announces the sleep, looks again, and then
+// sleeps. Also finds the parked programs that have rung.
+
+/// Used by the worker's thread, except Wake.
+class SleepControl {
+ public:
+  SleepControl(SessionList& sessions, const TurnTime& time) : sessions_(sessions), time_(time) {}
+
+  /// The sleeper that wakes the worker.
+  Sleeper& sleeper() { return sleeper_; }
+  /// Ends the worker's sleep, if it sleeps. Any thread calls it, after it has put something where
+  /// the worker looks each turn.
+  void Wake();
+
+  /// Tells programs and other threads that the worker is about to sleep. False: a program has rung
+  /// or a copy is done meanwhile. The caller checks for other work afterwards.
+  [[nodiscard]] bool Announce();
+  void Sleep(Nanos limit);
+  /// Called after Announce, whether the worker has slept or not.
+  void AnnounceAwake();
+
+  /// Parks idle programs, and takes back parked ones that have rung since. Called once per turn.
+  void TendPrograms() {
+    sessions_.ParkIdle(time_.now());
+    if (time_.now() >= look_at_ && sessions_.any_parked()) LookForParked();
+  }
+
+ private:
+  void LookForParked();
+  void TakeBack(std::span<const int> written_fds);
+
+  SessionList& sessions_;
+  const TurnTime& time_;
+  Sleeper sleeper_;
+  std::atomic<bool> asleep_{false};
+  Nanos look_at_{0};  // When to look next for parked programs that have come back.
+};
+
+// A worker, put together from its parts. Included by worker.cc and worker_impl.cc alone.
 
 /// The parts of a worker. A turn gives what came in (finished copies, frames, doorbells, timers) to
 /// the transports, settles their queue pairs (completions, events, state), and sends what they have

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "pipeline/cpu/fences.h"
+#include "pipeline/base/cpu.h"
 
 namespace uroce::rings {
 

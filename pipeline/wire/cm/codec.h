@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes the 256 bytes of a MAD into a message of the connection manager, and encodes it.
+// The codec between messages of the connection manager and the 256 bytes of a MAD
+// (docs/protocol/cm.md, sections 1 and 2).
 #pragma once
 
 #include <array>

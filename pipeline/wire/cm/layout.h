@@ -7,11 +7,9 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/wire/be.h"
 #include "pipeline/wire/cm/message.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/layout.h"
-#include "pipeline/wire/mad_layout.h"
 
 namespace uroce::wire {
 

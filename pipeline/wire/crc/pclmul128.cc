@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 with 128-bit PCLMULQDQ, four blocks of 16 bytes at a time.
+// CRC-32 with 128-bit PCLMULQDQ, four blocks of 16 bytes at a time; and which kernels an x86-64
+// processor can run.
 #include "pipeline/wire/crc/fold.h"
 #include "pipeline/wire/crc/kernel.h"
 
 namespace uroce::wire {
+
+// CRC-32 with 128-bit PCLMULQDQ, four blocks of 16 bytes at a time.
+
 namespace {
 
 using fold::Constant128;
@@ -82,5 +86,22 @@ uint32_t Update(uint32_t state, const uint8_t* source, size_t length) {
 
 constinit const CrcKernel kPclmul128CrcKernel = {
     .name = "pclmul128", .update = Update, .copy = Run<true>, .masked = MaskedThroughCopy<Update>};
+
+// The kernels that an x86-64 processor can run.
+
+// __builtin_cpu_supports also checks that the operating system saves the register state.
+std::vector<CrcKernel> FindCrcKernels() {
+  __builtin_cpu_init();
+  const bool pclmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+  const bool vpclmul = pclmul && __builtin_cpu_supports("vpclmulqdq");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
+  std::vector<CrcKernel> kernels;
+  if (vpclmul && avx512) kernels.push_back(kVpclmul512CrcKernel);
+  if (vpclmul && __builtin_cpu_supports("avx2")) kernels.push_back(kVpclmul256CrcKernel);
+  if (pclmul) kernels.push_back(kPclmul128CrcKernel);
+  kernels.push_back(kPortableCrcKernel);
+  return kernels;
+}
 
 }  // namespace uroce::wire

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The helper of copied memory between several workers.
-#include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/memory/copy_helper.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/copy/copy_vector.h"
+#include "pipeline/datapath/memory/copy_helper.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // What is to be seen after each instruction that places payload.
 #include <gtest/gtest.h>
 
-#include "pipeline/datapath/copy/payload.h"
+#include "pipeline/datapath/queue/payload.h"
 #include "tests/datapath/memory/test_domains.h"
 #include "tests/datapath/step_watch.h"
 

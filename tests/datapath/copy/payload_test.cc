@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/copy/payload.h"
+#include "pipeline/datapath/queue/payload.h"
 
 #include <gtest/gtest.h>
 

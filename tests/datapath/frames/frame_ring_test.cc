@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring of frames between two threads.
-#include "pipeline/datapath/frames/frame_ring.h"
+#include "pipeline/datapath/frames/frame_link.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/frames/kept_frames.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
 
 #include <gtest/gtest.h>
 #include <rte_mbuf.h>

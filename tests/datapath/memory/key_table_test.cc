@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/memory/key_table.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 
 #include <gtest/gtest.h>
 

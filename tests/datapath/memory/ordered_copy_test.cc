@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/datapath/memory/rising_copy.h"
-
 namespace uroce::datapath {
 namespace {
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/memory/window_works.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "pipeline/datapath/memory/access.h"
 #include "tests/datapath/memory/test_domains.h"
 
 namespace uroce::datapath {

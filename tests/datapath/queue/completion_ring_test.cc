@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/queue/completion_ring.h"
+#include "pipeline/datapath/queue/completion_queue.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <vector>
 
-#include "pipeline/datapath/queue/completion_queue.h"
 #include "tests/datapath/queue/record_stream.h"
 
 namespace uroce::datapath {

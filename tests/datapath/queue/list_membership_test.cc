@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/queue/list_membership.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/queue/pollers.h"
+#include "pipeline/datapath/queue/notification.h"
 
 #include <gtest/gtest.h>
 #include <linux/futex.h>
@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <ctime>
 #include <thread>
-
-#include "pipeline/datapath/queue/wake_pace.h"
 
 namespace uroce::datapath {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Going through the table of queue pairs piece by piece.
-#include "pipeline/datapath/queue/qpn_table.h"
+#include "pipeline/datapath/worker/objects.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many armed completion queues, and a program that does not read its channel.
-#include "pipeline/datapath/queue/record_retries.h"
+#include "pipeline/datapath/worker/completion_publisher.h"
 
 #include <gtest/gtest.h>
 

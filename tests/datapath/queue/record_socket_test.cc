@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a record costs the worker that sends it is the program's to decide: its user pays for it.
-#include "pipeline/datapath/queue/record_socket.h"
+#include "pipeline/datapath/queue/notification.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 #include <chrono>
 #include <vector>
 
-#include "pipeline/datapath/queue/wake_pace.h"
 #include "tests/datapath/queue/record_stream.h"
 
 namespace uroce::datapath {

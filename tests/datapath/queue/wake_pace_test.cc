@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/queue/wake_pace.h"
+#include "pipeline/datapath/queue/notification.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/thread/idle_policy.h"
+#include "pipeline/datapath/thread/sleeper.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each check of a received packet: what it drops is counted in one place, and the rest passes.
-#include "pipeline/datapath/worker/admission.h"
+#include "pipeline/datapath/worker/receiver.h"
 
 #include <functional>
 
-#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"

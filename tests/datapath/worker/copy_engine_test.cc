@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/copy_engine.h"
 
-#include "pipeline/datapath/queue/payload_walk.h"
+#include "pipeline/datapath/queue/payload.h"
 #include "tests/datapath/worker/work_parts.h"
 
 namespace uroce::datapath {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/worker/failed_queue_pairs.h"
+#include "pipeline/datapath/worker/state_changes.h"
 
 #include <utility>
 

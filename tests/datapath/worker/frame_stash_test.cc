@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/worker/frame_stash.h"
+#include "pipeline/datapath/worker/frame.h"
 
 #include <cstring>
 #include <memory>

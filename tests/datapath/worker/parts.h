@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "pipeline/datapath/frames/cross_worker_queues.h"
-#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/datapath/worker/frame_recorder.h"
 #include "pipeline/datapath/worker/objects.h"
-#include "pipeline/datapath/worker/turn_time.h"
 #include "pipeline/datapath/worker/waiting_packets.h"
 #include "tests/datapath/testbed.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/worker/poller_wakes.h"
+#include "pipeline/datapath/worker/completion_publisher.h"
 
 #include "tests/datapath/worker/parts.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/worker/resumption.h"
+#include "pipeline/datapath/worker/packet_executor.h"
 
 #include <algorithm>
 
-#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "tests/datapath/worker/work_parts.h"
 #include "tests/wire/reencode.h"
 

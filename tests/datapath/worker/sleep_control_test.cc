@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/worker/sleep_control.h"
+#include "pipeline/datapath/worker/worker_impl.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "nic/base/fd.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::datapath {
 namespace {

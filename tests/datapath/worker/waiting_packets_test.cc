@@ -3,7 +3,6 @@
 #include "pipeline/datapath/worker/waiting_packets.h"
 
 #include "pipeline/datapath/queue/waiting_work.h"
-#include "pipeline/datapath/worker/held_senders.h"
 #include "tests/datapath/worker/parts.h"
 
 namespace uroce::datapath {

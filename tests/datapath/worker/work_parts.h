@@ -12,14 +12,12 @@
 #include <optional>
 #include <vector>
 
-#include "pipeline/datapath/copy/copy_helper.h"
-#include "pipeline/datapath/frames/kept_frames.h"
-#include "pipeline/datapath/memory/key_table.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
+#include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
-#include "pipeline/datapath/worker/failed_queue_pairs.h"
-#include "pipeline/datapath/worker/key_changes.h"
 #include "pipeline/datapath/worker/ready_lists.h"
 #include "pipeline/datapath/worker/state_changes.h"
 #include "tests/datapath/worker/parts.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/congestion/pacer.h"
-#include "pipeline/congestion/units.h"
-#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/congestion/flow_rate.h"
+#include "pipeline/congestion/settings.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
 #include "tests/datapath/testbed.h"

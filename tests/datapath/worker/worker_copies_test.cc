@@ -10,8 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pipeline/datapath/copy/copy_helper.h"
-#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/device/device_port.h"
+#include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/queue/waiting_work.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

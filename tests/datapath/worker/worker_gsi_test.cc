@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "pipeline/datapath/port/gsi_link.h"
+#include "pipeline/datapath/frames/frame_link.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"

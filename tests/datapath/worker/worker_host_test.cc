@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "pipeline/datapath/port/host_link.h"
+#include "pipeline/datapath/frames/frame_link.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/congestion/units.h"
+#include "pipeline/congestion/settings.h"
 #include "pipeline/datapath/thread/shared_rate.h"
-#include "pipeline/wire/opcode.h"
+#include "pipeline/wire/packet.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

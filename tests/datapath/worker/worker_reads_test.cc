@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "pipeline/datapath/thread/read_budget.h"
-#include "pipeline/transport/read_allowance.h"
+#include "pipeline/transport/send_queue.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

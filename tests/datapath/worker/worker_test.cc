@@ -6,7 +6,7 @@
 #include <random>
 #include <span>
 
-#include "pipeline/transport/credits.h"
+#include "pipeline/transport/acknowledgements.h"
 #include "pipeline/wire/decode.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

@@ -12,7 +12,7 @@
 #include <map>
 #include <thread>
 
-#include "drivers/wire/wire_port.h"
+#include "drivers/cable/cable_port.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

@@ -7,10 +7,9 @@
 #include <atomic>
 #include <utility>
 
-#include "pipeline/datapath/copy/copy_helper.h"
-#include "pipeline/datapath/queue/event_records.h"
+#include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/queue/shared_receive_queue.h"
-#include "pipeline/datapath/queue/xrc_queues.h"
 #include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

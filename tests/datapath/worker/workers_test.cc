@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several workers, turn by turn on one thread: whose frame goes where, and what a full way does.
 // The first device's queue is driven by worker 0, the second's by worker 1.
-#include "pipeline/datapath/worker/workers.h"
+#include "pipeline/datapath/worker/worker.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <tuple>
 
-#include "drivers/frame_destination.h"
-#include "drivers/wire/wire_port.h"
-#include "pipeline/datapath/port/device_port.h"
-#include "pipeline/datapath/port/host_link.h"
+#include "drivers/cable/cable_port.h"
+#include "pipeline/datapath/device/device_port.h"
+#include "pipeline/datapath/frames/frame_link.h"
+#include "pipeline/port/frame_marks.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

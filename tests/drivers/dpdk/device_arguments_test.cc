@@ -10,8 +10,7 @@
 
 #include "drivers/dpdk/device_checks.h"
 #include "drivers/dpdk/dpdk_port.h"
-#include "drivers/dpdk/kernel_interface.h"
-#include "drivers/dpdk/stable_mac.h"
+#include "drivers/kernel/kernel_interface.h"
 
 namespace uroce::drivers {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drivers/dpdk/flow_control.h"
+#include "drivers/dpdk/dpdk_device.h"
 
 #include <gtest/gtest.h>
 

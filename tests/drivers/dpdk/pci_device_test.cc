@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NICs by PCI address: what keeps DPDK from them, and what mends it.
-#include "drivers/dpdk/pci_device.h"
+#include "drivers/dpdk/eal.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <vector>
 
-#include "drivers/pending_icrc.h"
-#include "drivers/wire/wire_port.h"
+#include "drivers/cable/cable_port.h"
+#include "pipeline/port/frame_marks.h"
 #include "tests/drivers/frame_pool.h"
 #include "tests/wire/packet_train.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules: which packets they count, on which they act, and what arrives then, with its ICRC.
-#include "drivers/fault/fault_rule.h"
+#include "drivers/fault/fault_config.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "drivers/cable/cable_port.h"
 #include "drivers/fault/fault_port.h"
-#include "drivers/wire/wire_port.h"
 #include "tests/drivers/frame_pool.h"
 #include "tests/wire/packet_train.h"
 

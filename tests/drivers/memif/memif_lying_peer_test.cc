@@ -18,8 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "drivers/memif/memif_socket.h"
-#include "nic/base/event_signal.h"
+#include "pipeline/os/event_signal.h"
 #include "tests/drivers/memif/memif_ends.h"
 #include "tests/drivers/send_fd.h"
 #include "tests/drivers/stuck_fd.h"

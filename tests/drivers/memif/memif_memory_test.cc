@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drivers/memif/memif_memory.h"
+#include "drivers/memif/memif_queue.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "drivers/memif/memif_socket.h"
-#include "nic/base/fd.h"
+#include "drivers/memif/memif_connection.h"
+#include "pipeline/os/fd.h"
 #include "tests/drivers/memif/memif_ends.h"
 
 namespace uroce::drivers {

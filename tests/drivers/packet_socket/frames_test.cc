@@ -6,9 +6,8 @@
 
 #include <vector>
 
-#include "drivers/packet_socket/frame_reader.h"
-#include "drivers/packet_socket/frame_writer.h"
-#include "nic/base/fd.h"
+#include "drivers/kernel/packet_frames.h"
+#include "pipeline/os/fd.h"
 #include "tests/drivers/frame_pool.h"
 #include "tests/wire/packet_train.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drivers/packet_socket/transmit_gate.h"
+#include "drivers/kernel/frame_groups.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "drivers/frame_destination.h"
-#include "pipeline/base/steering.h"
+#include "pipeline/base/types.h"
+#include "pipeline/port/frame_marks.h"
 #include "tests/drivers/frame_pool.h"
 
 namespace uroce::drivers {

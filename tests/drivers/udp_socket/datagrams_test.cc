@@ -11,13 +11,10 @@
 #include <cstring>
 #include <vector>
 
-#include "drivers/udp_socket/datagram_reader.h"
-#include "drivers/udp_socket/datagram_writer.h"
-#include "drivers/udp_socket/identification_guess.h"
-#include "nic/base/fd.h"
+#include "drivers/kernel/datagrams.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/icrc.h"
-#include "pipeline/wire/icrc_change.h"
 #include "tests/drivers/frame_pool.h"
 #include "tests/wire/packet_train.h"
 

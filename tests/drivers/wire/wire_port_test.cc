@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The in-process wire: order, back-pressure, ownership.
-#include "drivers/wire/wire_port.h"
+#include "drivers/cable/cable_port.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "drivers/frame_destination.h"
-#include "drivers/frame_queue.h"
-#include "pipeline/base/steering.h"
+#include "pipeline/base/types.h"
+#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frame_queue.h"
 #include "tests/drivers/frame_pool.h"
 
 namespace uroce::drivers {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // BackgroundTasks: what they hold ends with them, whoever is left.
-#include "nic/base/background_tasks.h"
+#include "nic/base/event_loop.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/clock.h"
+#include "pipeline/os/clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/log_budget.h"
+#include "nic/base/rate.h"
 
 #include <gtest/gtest.h>
 

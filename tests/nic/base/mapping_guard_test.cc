@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that a program takes away under a mapping becomes zeros, and the program is named.
-#include "nic/base/mapping_guard.h"
+#include "pipeline/os/shared_memory.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

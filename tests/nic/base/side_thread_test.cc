@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/side_thread.h"
+#include "pipeline/os/side_thread.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/stranger_socket.h"
+#include "pipeline/os/unix_socket.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

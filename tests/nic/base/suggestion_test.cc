@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/suggestion.h"
+#include "pipeline/os/suggestion.h"
 
 #include <gtest/gtest.h>
 

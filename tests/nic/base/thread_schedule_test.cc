@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/thread_schedule.h"
+#include "nic/base/cpus.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

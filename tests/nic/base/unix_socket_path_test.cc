@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paths of sockets before a driver takes them.
-#include "nic/base/unix_socket_path.h"
+#include "pipeline/os/unix_socket.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

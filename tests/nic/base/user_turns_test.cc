@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/user_turns.h"
+#include "nic/base/rate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codes of time, and the limit of requests.
-#include "nic/cm/timeouts.h"
+#include "nic/cm/connect_request.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "nic/rdma_cm/environment.h"
+#include "nic/rdma_cm/types.h"
 #include "tests/nic/connections/rdma_cm_bed.h"
 
 namespace uroce::nic {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits of connections: whoever is turned away is told why, and who leaves makes room.
-#include "nic/control/admission.h"
+#include "nic/base/quota.h"
 
 #include <gtest/gtest.h>
 

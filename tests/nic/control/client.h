@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "nic/base/fd.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replies that wait: when they go out, and what ends the wait.
-#include "nic/control/deferred_reply.h"
+#include "nic/base/reply.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "nic/control/lent_file.h"
+#include "nic/control/memory_socket.h"
 #include "tests/nic/control/lending.h"
 #include "tests/nic/control/test_program.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/control/live_counters.h"
+#include "nic/control/statistics.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include <fstream>
 #include <future>
 
-#include "nic/control/statistics.h"
 #include "tests/nic/control/watched_nic.h"
 
 namespace uroce::nic {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ports that come and go, as a program sees it that has one open.
-#include "nic/control/port_changes.h"
+#include "nic/control/reconfiguration.h"
 
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "drivers/cable/cable_port.h"
 #include "drivers/dpdk/dpdk_port.h"
-#include "drivers/wire/wire_port.h"
 #include "nic/control/monitor.h"
-#include "pipeline/datapath/queue/wake_pace.h"
+#include "pipeline/datapath/queue/notification.h"
 #include "tests/nic/control/watched_nic.h"
 
 namespace uroce::nic {

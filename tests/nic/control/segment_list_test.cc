@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/control/segment_list.h"
+#include "nic/control/registrations.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A daemon that goes on is not waited for, one that is about to end is.
-#include "nic/control/socket_lock.h"
+#include "nic/control/control_socket.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,9 +13,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-
-#include "nic/control/control_socket.h"
-#include "nic/control/served_socket.h"
 
 namespace uroce::nic {
 namespace {

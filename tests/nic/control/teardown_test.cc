@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "nic/base/shared_memory.h"
 #include "nic/net/address.h"
+#include "pipeline/os/shared_memory.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "tests/nic/control/client.h"

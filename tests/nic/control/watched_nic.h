@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "nic/base/side_thread.h"
-#include "nic/base/user_turns.h"
+#include "nic/base/rate.h"
 #include "nic/control/services.h"
-#include "nic/dumps/dump_context.h"
+#include "nic/dumps/dump_stream.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 #include "nic/ports.h"
+#include "pipeline/os/side_thread.h"
 
 namespace uroce::nic {
 

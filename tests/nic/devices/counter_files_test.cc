@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counters of a port in the units and under the names of the kernel.
-#include "nic/devices/counter_files.h"
+#include "nic/devices/device_files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What programs are told of a port (docs/protocol/verbs-semantics.md, section 2).
-#include "nic/devices/port_attributes.h"
+#include "nic/devices/verbs_attributes.h"
 
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NICs that serve the same address see each other.
-#include "nic/net/address_signs.h"
+#include "nic/net/kernel_resources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "nic/net/address.h"
-#include "nic/net/gid_table.h"
+#include "nic/net/net_device.h"
 #include "nic/net/route.h"
 
 namespace uroce::nic {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of rtnetlink, also cut and wrong ones: nothing is read beyond the bytes that are there.
-#include "nic/net/netlink_message.h"
+#include "nic/net/netlink.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

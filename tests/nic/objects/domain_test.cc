@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A domain has copied memory or several programs, and a number of its own.
-#include "nic/objects/domain.h"
+#include "nic/objects/numbers.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pipeline/base/steering.h"
+#include "pipeline/base/types.h"
 
 namespace uroce::nic {
 namespace {

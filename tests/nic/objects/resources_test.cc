@@ -9,15 +9,13 @@
 #include <random>
 #include <set>
 
-#include "nic/base/extents.h"
-#include "nic/base/number_pool.h"
-#include "nic/base/one_way_socket.h"
-#include "nic/base/shared_memory.h"
-#include "nic/devices/queue_layout.h"
-#include "nic/objects/arena.h"
-#include "nic/objects/handle_table.h"
-#include "nic/worker_cores.h"
-#include "pipeline/base/steering.h"
+#include "nic/base/allocators.h"
+#include "nic/base/cpus.h"
+#include "nic/devices/verbs_attributes.h"
+#include "nic/objects/resources.h"
+#include "pipeline/base/types.h"
+#include "pipeline/os/shared_memory.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A port that is a host of its own: it finds its neighbours by ARP and neighbour discovery, here
 // on a cable to another host.
-#include "nic/net/host/arp.h"
-#include "nic/net/next_hop.h"
+#include "nic/net/host/neighbour_messages.h"
+#include "nic/net/route.h"
 #include "tests/nic/paths/paths_bed.h"
 
 namespace uroce::nic {

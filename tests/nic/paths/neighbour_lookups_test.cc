@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many who wait for the same few neighbours: one question, each in its time, each user its share.
-#include "nic/paths/neighbour_lookups.h"
+#include "nic/paths/neighbours.h"
 
 #include <absl/strings/str_format.h>
 

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/timers.h"
+#include "nic/base/event_loop.h"
 #include "nic/net/address.h"
-#include "nic/net/kernel_routing.h"
 #include "nic/net/net_device.h"
-#include "nic/paths/frame_channel.h"
+#include "nic/net/netlink.h"
+#include "nic/paths/host_stack.h"
 #include "nic/paths/neighbours.h"
 
 namespace uroce::nic {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What may change while the daemon runs, and what one clear line refuses.
-#include "nic/settings/config_change.h"
+#include "nic/settings/config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/settings/listen_address.h"
+#include "nic/settings/setting.h"
 
 #include <gtest/gtest.h>
 

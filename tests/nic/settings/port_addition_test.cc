@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which ports may come and go while the daemon runs, and what one clear line refuses.
-#include "nic/settings/port_addition.h"
+#include "nic/settings/port_settings.h"
 
 #include <gtest/gtest.h>
 

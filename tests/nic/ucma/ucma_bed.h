@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "nic/ucma/abi.h"
 #include "nic/ucma/files.h"
+#include "nic/ucma/responses.h"
 #include "tests/nic/rdma_cm/service_bed.h"
 
 namespace uroce::nic::ucma {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arm word: one record for each arming, NEXT over SOLICITED, none lost between two threads.
-#include "pipeline/shm/rings/arming.h"
+#include "pipeline/shm/rings/completion_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completion rings: laps, a full ring, and indices that a hostile program may write.
-#include "pipeline/shm/rings/cqe_ring.h"
+#include "pipeline/shm/rings/completion_queue.h"
 
 #include <gtest/gtest.h>
 

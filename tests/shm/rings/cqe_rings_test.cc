@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rings of several workers under one queue: fair turns, order within each, and what a resize
 // leaves.
-#include "pipeline/shm/rings/cqe_rings.h"
+#include "pipeline/shm/rings/completion_queue.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <thread>
 #include <vector>
-
-#include "pipeline/shm/rings/arming.h"
 
 namespace uroce::rings {
 namespace {

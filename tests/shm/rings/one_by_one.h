@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "pipeline/shm/rings/cqe_ring.h"
+#include "pipeline/shm/rings/completion_queue.h"
 
 namespace uroce::rings {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The word of threads that sleep until a completion comes.
-#include "pipeline/shm/rings/pollers.h"
+#include "pipeline/shm/rings/completion_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work requests in slots: what is written is read back, and promises beyond the limits are refused.
-#include "pipeline/shm/rings/wqe.h"
+#include "pipeline/shm/rings/work_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/capture/limits.h"
+#include "tools/capture/command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/capture/packet_filter.h"
+#include "tools/capture/recorder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

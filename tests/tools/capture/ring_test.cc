@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring's writer is another process: every word it may write wrongly is tried here.
-#include "tools/capture/ring.h"
+#include "tools/capture/rings.h"
 
 #include <gtest/gtest.h>
 

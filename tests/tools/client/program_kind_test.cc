@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/client/program_kind.h"
+#include "tools/client/launch.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>

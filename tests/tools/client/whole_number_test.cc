@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which words are whole numbers of a range, and what is said of others.
-#include "tools/client/whole_number.h"
+#include "tools/commands/command.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/commands/launchers.h"
+#include "tools/commands/machine.h"
 
 #include <gtest/gtest.h>
 

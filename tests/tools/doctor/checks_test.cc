@@ -7,18 +7,10 @@
 #include <cerrno>
 
 #include "pipeline/shm/abi/uroce_arena.h"
-#include "tools/doctor/contention.h"
 #include "tools/doctor/daemon.h"
 #include "tools/doctor/doctor.h"
-#include "tools/doctor/hugepages.h"
-#include "tools/doctor/interfaces.h"
 #include "tools/doctor/kernel.h"
-#include "tools/doctor/limits.h"
-#include "tools/doctor/nics.h"
-#include "tools/doctor/permissions.h"
-#include "tools/doctor/programs.h"
-#include "tools/doctor/roce_port.h"
-#include "tools/doctor/shared_addresses.h"
+#include "tools/doctor/network.h"
 
 namespace uroce::tools {
 namespace {

@@ -4,14 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/doctor/fixture_tree.h"
-#include "tools/doctor/hugepages.h"
-#include "tools/doctor/interfaces.h"
 #include "tools/doctor/kernel.h"
-#include "tools/doctor/limits.h"
-#include "tools/doctor/nics.h"
-#include "tools/doctor/permissions.h"
-#include "tools/doctor/roce_port.h"
-#include "tools/doctor/shared_addresses.h"
+#include "tools/doctor/network.h"
 
 namespace uroce::tools {
 namespace {

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/extcap/folders.h"
-
 namespace uroce::tools {
 namespace {
 

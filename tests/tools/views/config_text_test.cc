@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of a dump as TOML.
-#include "tools/views/config_text.h"
+#include "tools/views/listing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/views/render.h"
+#include "tools/views/listing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

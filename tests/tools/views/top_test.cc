@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/views/top.h"
+#include "tools/views/rates.h"
 
 #include <gtest/gtest.h>
 

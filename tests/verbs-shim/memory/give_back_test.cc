@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that was registered is ordinary memory again, by all that a program can see of it.
-#include "verbs-shim/memory/give_back.h"
+#include "verbs-shim/memory/swap.h"
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "tests/verbs-shim/memory/fake_daemon.h"
-#include "verbs-shim/memory/advice.h"
+#include "verbs-shim/memory/memory.h"
 
 namespace uroce::memory {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program keeps mappings for itself.
-#include "verbs-shim/memory/map_budget.h"
+#include "verbs-shim/memory/maps.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "tests/verbs-shim/memory/fake_daemon.h"
-#include "verbs-shim/memory/pinned.h"
+#include "verbs-shim/memory/maps.h"
 
 namespace uroce::memory {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "pipeline/shm/abi/uroce_commands.h"
-#include "verbs-shim/memory/write_window.h"
+#include "verbs-shim/memory/write_protection.h"
 
 namespace uroce::memory {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writers wait in a handler of SIGSEGV, and the program's own action for the signal is what it was.
-#include "verbs-shim/memory/write_window.h"
+#include "verbs-shim/memory/write_protection.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -18,7 +18,6 @@
 #include <string>
 #include <thread>
 
-#include "verbs-shim/memory/fault_state.h"
 #include "verbs-shim/memory/segv_action.h"
 
 namespace uroce::memory {

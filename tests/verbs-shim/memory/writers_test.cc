@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that a fault would end are found, and where their stacks are.
-#include "verbs-shim/memory/writers.h"
+#include "verbs-shim/memory/threads.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "tests/verbs-shim/memory/fake_daemon.h"
 #include "verbs-shim/memory/segv_action.h"
-#include "verbs-shim/memory/write_window.h"
+#include "verbs-shim/memory/write_protection.h"
 
 namespace uroce::memory {
 namespace {

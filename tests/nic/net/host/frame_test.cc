@@ -4,10 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "nic/net/host/arp.h"
-#include "nic/net/host/checksum.h"
-#include "nic/net/host/mld.h"
-#include "nic/net/host/ndp.h"
+#include "nic/net/host/group_messages.h"
+#include "nic/net/host/neighbour_messages.h"
 #include "tests/nic/net/host/host_fixture.h"
 
 namespace uroce::nic {

@@ -2,8 +2,8 @@
 // What hosts say of multicast groups: IGMP (RFC 3376, RFC 2236) and MLDv2 (RFC 3810).
 #include <gtest/gtest.h>
 
-#include "nic/net/host/checksum.h"
-#include "nic/net/host/igmp.h"
+#include "nic/net/host/frame.h"
+#include "nic/net/host/group_messages.h"
 #include "tests/nic/net/host/host_fixture.h"
 
 namespace uroce::nic {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes: prefixes of addresses, gateways, and what link-local means.
-#include "nic/net/next_hop.h"
+#include "nic/net/route.h"
 
 #include <gtest/gtest.h>
 

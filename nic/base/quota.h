@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quotas: how many places of a limited number one user gets.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/status/statusor.h"
+
+namespace uroce {
+
+// Divides a number of places among users, so that no user can take all of them. Pure.
+
+/// A holder gets another place while it has fewer than twice as many as are left. So a single
+/// holder gets two thirds of all, several greedy holders get equal shares, and a later one finds
+/// some left (Choudhury and Hahne's dynamic thresholds for packet buffers).
+template <typename Holder>
+class FairShare {
+ public:
+  explicit FairShare(uint32_t places) : left_(places) {}
+
+  /// False: the holder has enough, or none is left.
+  bool Take(const Holder& holder) {
+    const uint32_t held = HeldBy(holder);
+    if (held >= uint64_t{2} * left_) return false;
+    held_[holder] = held + 1;
+    --left_;
+    return true;
+  }
+  /// Range: the holder has taken one.
+  void Return(const Holder& holder) {
+    const auto found = held_.find(holder);
+    ++left_;
+    if (--found->second == 0) held_.erase(found);
+  }
+  uint32_t HeldBy(const Holder& holder) const {
+    const auto found = held_.find(holder);
+    return found == held_.end() ? 0 : found->second;
+  }
+
+ private:
+  uint32_t left_;
+  std::map<Holder, uint32_t> held_;
+};
+
+}  // namespace uroce
+
+namespace uroce::nic {
+
+// Decides who may connect: limits programs and tools in total and per user.
+
+/// Counts connections. Any thread.
+class Admission {
+ public:
+  /// Places beyond the limit for privileged users only, who can then see who took the others.
+  static constexpr uint32_t kReserved = 16;
+
+  struct Limits {
+    uint32_t total = 0;
+    uint32_t per_user = 0;
+  };
+
+  explicit Admission(const Limits& limits);
+  /// Applies to those who come from now on.
+  void SetLimits(const Limits& limits);
+
+  /// The place of one connection. Holders of what the connection left behind may keep it longer, so
+  /// that reconnecting gains nothing. A place may outlive the Admission.
+  using Place = std::shared_ptr<void>;
+
+  /// Errors: ResourceExhausted, with a text for the refused program.
+  absl::StatusOr<Place> Admit(uid_t uid, bool is_privileged);
+
+ private:
+  struct Counts {
+    std::mutex mutex;
+    uint32_t total = 0;
+    std::map<uid_t, uint32_t> of_user;
+  };
+
+  Limits limits_;  ///< Under the mutex of the counts.
+  const std::shared_ptr<Counts> counts_;
+};
+
+}  // namespace uroce::nic

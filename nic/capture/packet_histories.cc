@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packet histories of queue pairs as pcapng files; one is written for each queue pair that enters
+// the error state by itself.
+#include "nic/capture/packet_histories.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nic/capture/capture.h"
+#include "pipeline/capture/note.h"
+#include "pipeline/capture/pcapng_writer.h"
+
+namespace uroce::nic {
+namespace {
+
+using datapath::FailureCause;
+using Side = transport::Failure::Side;
+
+constexpr int64_t kNanosPerSecond = 1'000'000'000;
+
+std::string FailureText(const transport::Failure& failure) {
+  const bool refused = failure.side == Side::kResponder;
+  std::string text =
+      absl::StrCat(refused ? " refused psn " : " failed at psn ", failure.psn.value());
+  if (failure.status != transport::WcStatus::kSuccess) {
+    absl::StrAppend(&text, ": ", capture::StatusName(static_cast<uint8_t>(failure.status)));
+  }
+  if (failure.syndrome != 0) {
+    absl::StrAppend(
+        &text, refused ? ", NAK sent: " : ", NAK received: ", capture::NakName(failure.syndrome));
+  }
+  return text;
+}
+
+std::string SectionComment(const std::string& comment) {
+  return absl::StrCat(comment, comment.empty() ? "" : "; ", "of each packet the first ",
+                      datapath::kHistorySnapBytes, " bytes were kept, zeros stand for the others");
+}
+
+}  // namespace
+
+std::string FailureComment(const datapath::FailedQueuePair& failed) {
+  const std::string qp = absl::StrFormat("qp 0x%06x", failed.qpn.value());
+  switch (failed.cause) {
+    case FailureCause::kTransport:
+      return qp + FailureText(failed.failure);
+    case FailureCause::kCompletionQueue:
+      return qp + " failed: its completion queue overflowed";
+    case FailureCause::kSendQueue:
+      return qp + " failed: its send queue holds nonsense";
+    case FailureCause::kReceiveQueue:
+      return qp + " failed: its receive queue holds nonsense";
+  }
+  return qp;
+}
+
+std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
+                        const uroce_capture_interface& interface, const std::string& comment) {
+  capture::PcapngWriter writer;
+  writer.AddSection("uroced " UROCE_VERSION, SectionComment(comment));
+  writer.AddInterface(interface, 0);
+  for (const datapath::HistoryPacket& packet : packets) {
+    std::vector<uint8_t> bytes(packet.bytes.begin(), packet.bytes.begin() + packet.captured_bytes);
+    bytes.resize(packet.wire_length_bytes);
+    const capture::CapturedFrame frame{.time_ns = packet.time_ns,
+                                       .direction = packet.direction,
+                                       .wire_length_bytes = packet.wire_length_bytes,
+                                       .note = packet.note,
+                                       .bytes = bytes};
+    writer.AddFrame(frame, &packet == &packets.back() ? comment : std::string());
+  }
+  return {writer.bytes().begin(), writer.bytes().end()};
+}
+
+std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time) {
+  const time_t seconds = time.count() / kNanosPerSecond;
+  tm utc{};
+  gmtime_r(&seconds, &utc);
+  return absl::StrFormat("%s-qp0x%06x-%04d%02d%02dT%02d%02d%02d.%09dZ.pcapng", device, qpn.value(),
+                         utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                         utc.tm_sec, time.count() % kNanosPerSecond);
+}
+
+namespace {
+
+// Histories that wait for the file system; further ones are counted.
+constexpr size_t kMaxWaiting = 64;
+constexpr mode_t kOwnerOnly = 0600;  // The file has the first bytes of programs' messages.
+
+/// Returns 0 or an errno.
+int WriteFile(const std::string& path, const std::string& bytes) {
+  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly));
+  if (!file) return errno;
+  const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+  if (written == static_cast<ssize_t>(bytes.size())) return 0;
+  const int error = written < 0 ? errno : ENOSPC;
+  unlink(path.c_str());
+  return error;
+}
+
+}  // namespace
+
+HistoryRecorder::HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic)
+    : loop_(loop), tasks_(background_tasks), nic_(nic) {
+  watch_ = loop_.Watch(nic_.failures().fd(), EPOLLIN, [this] { OnFailures(); });
+}
+
+HistoryRecorder::~HistoryRecorder() {
+  loop_.Forget(watch_);
+  tasks_.Cancel(writing_);
+}
+
+std::string HistoryRecorder::FileOf(Qpn qpn) const {
+  const auto found = std::find_if(files_.rbegin(), files_.rend(),
+                                  [qpn](const File& file) { return file.qpn == qpn; });
+  return found == files_.rend() ? "" : found->path;
+}
+
+void HistoryRecorder::OnFailures() {
+  for (datapath::FailedQueuePair& failed : nic_.failures().TakeAll()) {
+    if (waiting_.size() == kMaxWaiting) {
+      ++counts_.missed;
+    } else {
+      waiting_.push_back(std::move(failed));
+    }
+  }
+  if (!busy_) WriteNext();
+}
+
+void HistoryRecorder::WriteNext() {
+  while (!waiting_.empty() && nic_.DeviceAt(waiting_.front().device_index) == nullptr) {
+    ++counts_.missed;  // Its device was removed meanwhile.
+    waiting_.pop_front();
+  }
+  if (waiting_.empty()) return;
+  // Both halves of the background task share it; either may be the last to release it.
+  auto failed = std::make_shared<datapath::FailedQueuePair>(std::move(waiting_.front()));
+  waiting_.pop_front();
+  busy_ = true;
+  const NicDevice& device = *nic_.DeviceAt(failed->device_index);
+  const std::string path = absl::StrCat(nic_.config().flight_recorder, "/",
+                                        HistoryFileName(device.name(), failed->qpn, failed->time));
+  const std::string comment = FailureComment(*failed);
+  auto error = std::make_shared<int>(0);
+  writing_ = tasks_.Start(
+      [failed, error, path, comment, interface = CaptureInterface(device)] {
+        *error = WriteFile(path, HistoryFile(failed->history->InOrder(), interface, comment));
+      },
+      [this, failed, error, path, comment] { OnWritten(path, comment, failed->qpn, *error); });
+}
+
+void HistoryRecorder::OnWritten(const std::string& path, const std::string& comment, Qpn qpn,
+                                int error) {
+  busy_ = false;
+  if (error != 0) {
+    ++counts_.missed;
+    spdlog::warn("{}; its packets are lost: {}: {}", comment, path, std::strerror(error));
+  } else {
+    ++counts_.written;
+    files_.push_back({path, qpn});
+    spdlog::info("{}; its last packets are in {}", comment, path);
+  }
+  for (; files_.size() > nic_.config().flight_files; files_.pop_front()) {
+    unlink(files_.front().path.c_str());
+  }
+  WriteNext();
+}
+
+}  // namespace uroce::nic

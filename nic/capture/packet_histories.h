@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packet histories of queue pairs as pcapng files; one is written for each queue pair that enters
+// the error state by itself.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "nic/base/event_loop.h"
+#include "nic/objects/nic.h"
+#include "pipeline/datapath/capture/packet_history.h"
+#include "pipeline/shm/abi/uroce_capture.h"
+
+namespace uroce::nic {
+
+// Writes a packet history as a pcapng file, with a comment that says why the queue pair failed.
+
+/// Says why a queue pair failed: "qp 0x000123 failed: RETRY_EXC_ERR at psn 1040", or "... refused
+/// psn 1042, NAK remote access error".
+std::string FailureComment(const datapath::FailedQueuePair& failed);
+
+/// Returns a complete pcapng file of `packets`, seen at `interface`. `comment` is attached to the
+/// section and to the last packet; it may be "". Packets have their whole length, because Wireshark
+/// takes cut ones for malformed: zeros stand for what was not kept, and the section says so.
+std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
+                        const uroce_capture_interface& interface, const std::string& comment);
+
+/// A name like "uroce0-qp0x000123-20240131T235959.123456789Z.pcapng"; the time is in UTC.
+std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time);
+
+// Writes a packet history file for each queue pair that enters the error state by itself.
+
+/// Control thread; background tasks write the files, one at a time. The newest --flight-files files
+/// of this daemon are kept. Without --flight-recorder the recorder does nothing.
+class HistoryRecorder {
+ public:
+  HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic);
+  ~HistoryRecorder();
+  HistoryRecorder(const HistoryRecorder&) = delete;
+  HistoryRecorder& operator=(const HistoryRecorder&) = delete;
+
+  struct Counts {
+    uint64_t written = 0;
+    uint64_t missed =
+        0;  ///< More failed at once than wait to be written, or no file could be made.
+  };
+  const Counts& counts() const { return counts_; }
+  /// The path of the newest file of a queue pair, or "".
+  std::string FileOf(Qpn qpn) const;
+
+ private:
+  void OnFailures();
+  void WriteNext();
+  void OnWritten(const std::string& path, const std::string& comment, Qpn qpn, int error);
+
+  EventLoop& loop_;
+  BackgroundTasks& tasks_;
+  Nic& nic_;
+  EventLoop::Id watch_ = 0;
+  BackgroundTasks::Id writing_ = 0;
+  bool busy_ = false;
+  std::deque<datapath::FailedQueuePair> waiting_;
+  struct File {
+    std::string path;
+    Qpn qpn;
+  };
+  std::deque<File> files_;  ///< Oldest first.
+  Counts counts_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program may hold: the accounts of its user, tables of handles with their limits, and the
+// memory of its queues and doorbells (layout: uroce_arena.h).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "nic/base/allocators.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/queue/notification.h"
+#include "pipeline/datapath/thread/shared_rate.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/os/side_thread.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+
+namespace uroce::nic {
+
+// Counts and limits the resources of all programs of one user.
+
+/// The limit and the use of one resource by all programs of a user. Control thread.
+struct Quota {
+  uint32_t uid = 0;
+  uint64_t limit = 0;
+  std::string flag;  ///< The setting of the limit, for messages.
+  uint64_t used = 0;
+
+  /// Checks that `more` fits; messages call the resource `kind`. Errors: ResourceExhausted.
+  absl::Status Check(const char* kind, uint64_t more) const {
+    // A limit may have been lowered below what is used.
+    if (used <= limit && more <= limit - used) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
+  }
+};
+
+/// One program's share of a quota, returned by the destructor. Without a quota there is no limit.
+class QuotaShare {
+ public:
+  explicit QuotaShare(Quota* quota = nullptr) : quota_(quota) {}
+  QuotaShare(QuotaShare&& other) noexcept
+      : quota_(std::exchange(other.quota_, nullptr)), held_(std::exchange(other.held_, 0)) {}
+  QuotaShare& operator=(QuotaShare&&) = delete;
+  ~QuotaShare() { Give(held_); }
+
+  /// As Quota::Check.
+  absl::Status Check(const char* kind, uint64_t more) const {
+    return quota_ == nullptr ? absl::OkStatus() : quota_->Check(kind, more);
+  }
+  /// Call it after Check.
+  void Take(uint64_t amount) {
+    held_ += amount;
+    if (quota_ != nullptr) quota_->used += amount;
+  }
+  void Give(uint64_t amount) {
+    held_ -= amount;
+    if (quota_ != nullptr) quota_->used -= amount;
+  }
+
+ private:
+  Quota* quota_;
+  uint64_t held_ = 0;
+};
+
+/// The resources of one user, and their limits. Control thread.
+class UserAccount {
+ public:
+  UserAccount(uint32_t uid, const Limits& limits)
+      : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
+        sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
+        mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
+        xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
+        attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
+        queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {
+    for (const KindRow& row : kKinds) {
+      kinds_.push_back(
+          {uid, limits.kinds.of(row.kind).of_user,
+           absl::StrCat("--max-", absl::StrReplaceAll(row.setting, {{"_", "-"}}), "-per-user")});
+    }
+  }
+
+  /// Applies to what the user asks for from now on; what it holds stays. While all workers stand
+  /// still.
+  void SetLimits(const Limits& limits) {
+    rate->Set(limits.rate_per_user_bps);
+    sockets.limit = limits.sockets_per_user;
+    mappings.limit = limits.mappings_per_user;
+    xrc_files.limit = limits.kinds.of(Kind::kXrcd).of_user;
+    attachments.limit = limits.attachments_per_user;
+    queue_bytes.limit = limits.queue_bytes_per_user;
+    for (const KindRow& row : kKinds) of(row.kind).limit = limits.kinds.of(row.kind).of_user;
+  }
+
+  Quota& of(Kind kind) { return kinds_[static_cast<size_t>(kind)]; }
+  const Quota& of(Kind kind) const { return kinds_[static_cast<size_t>(kind)]; }
+
+  datapath::WakePace wake_pace;
+  /// What all queue pairs of the user send together. Sessions refer to it.
+  std::unique_ptr<datapath::SharedRate> rate;
+  Quota sockets;      ///< For contexts, completion channels and files of rdma_cm; one fd each.
+  Quota mappings;     ///< Segments, including removed ones that regions still use.
+  Quota xrc_files;    ///< For domains that are being opened.
+  Quota attachments;  ///< Queue pairs attached to multicast groups.
+  Quota queue_bytes;  ///< Bytes taken in arenas.
+  uint64_t memory_bytes = 0;
+  /// Closes refused connections.
+  std::shared_ptr<SideThread> refusals_thread = std::make_shared<SideThread>();
+
+ private:
+  std::vector<Quota> kinds_;  ///< Indexed by Kind. Its size never changes: shares point into it.
+};
+
+// Maps handles, small integers, to the objects of one kind of one program.
+
+/// Owns its objects. Handles are dense, below the limit. A freed handle is reused as late as
+/// possible, so that a stale handle finds an empty slot rather than another object.
+template <typename T>
+class HandleTable {
+ public:
+  /// `kind` names the objects in messages. At most `limit` of them exist; `of_user` limits those of
+  /// all programs of the user.
+  HandleTable(const char* kind, uint32_t limit, Quota* of_user = nullptr)
+      : kind_(kind), limit_(limit), share_(of_user) {}
+  /// Uses the limits of a kind.
+  HandleTable(Kind kind, const Limits& limits, UserAccount& user)
+      : HandleTable(RowOf(kind).name, limits.kinds.of(kind).of_program, &user.of(kind)) {}
+
+  /// Errors: ResourceExhausted.
+  absl::StatusOr<uint32_t> Add(std::unique_ptr<T> object) {
+    if (absl::Status status = CheckRoom(); !status.ok()) return status;
+    const uint32_t handle = TakeSlot();
+    slots_[handle] = std::move(object);
+    ++count_;
+    share_.Take(1);
+    return handle;
+  }
+
+  absl::Status CheckRoom() const {
+    if (count_ < limit_) return share_.Check(kind_, 1);
+    return absl::ResourceExhaustedError(absl::StrCat(kind_, ": all ", limit_, " are in use"));
+  }
+
+  /// The handle that the next Add will return, if there is room.
+  uint32_t NextHandle() const {
+    const auto size = static_cast<uint32_t>(slots_.size());
+    return GivesFreshSlot() ? size : free_.front();
+  }
+
+  /// Errors: InvalidArgument when there is no such object.
+  absl::StatusOr<T*> Find(uint32_t handle) const {
+    T* object = handle < slots_.size() ? slots_[handle].get() : nullptr;
+    if (object != nullptr) return object;
+    return absl::InvalidArgumentError(absl::StrCat(kind_, ": there is no handle ", handle));
+  }
+
+  /// Removes an object and returns it; the handle must exist.
+  std::unique_ptr<T> Remove(uint32_t handle) {
+    --count_;
+    share_.Give(1);
+    free_.push_back(handle);
+    return std::move(slots_[handle]);
+  }
+
+  /// Replaces the object that has this handle, which must exist, by `object`. Returns the old
+  /// object.
+  std::unique_ptr<T> Exchange(uint32_t handle, std::unique_ptr<T> object) {
+    std::swap(slots_[handle], object);
+    return object;
+  }
+
+  uint32_t count() const { return count_; }
+
+  /// Returns the handles of the objects that `wanted` selects.
+  template <typename Wanted>
+  std::vector<uint32_t> Handles(Wanted&& wanted) const {
+    std::vector<uint32_t> handles;
+    ForEach([&](uint32_t handle, const T& object) {
+      if (wanted(object)) handles.push_back(handle);
+    });
+    return handles;
+  }
+
+  /// Calls `visit(handle, object)` for at most `most` objects from handle `first` on, in rising
+  /// order of handles. Returns the handle at which to continue, or kNoHandle.
+  static constexpr uint32_t kNoHandle = UINT32_MAX;
+  template <typename Visit>
+  uint32_t ForSome(uint32_t first, uint32_t most, Visit&& visit) const {
+    for (uint32_t handle = first; handle < slots_.size(); ++handle) {
+      if (slots_[handle] == nullptr) continue;
+      if (most-- == 0) return handle;
+      visit(handle, *slots_[handle]);
+    }
+    return kNoHandle;
+  }
+
+  /// Calls `visit(handle, object)` for each object, in rising order of handles.
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    for (uint32_t handle = 0; handle < slots_.size(); ++handle) {
+      if (slots_[handle] != nullptr) visit(handle, *slots_[handle]);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kFreshHandles = 64;
+
+  // New slots first, so that freed handles rest.
+  bool GivesFreshSlot() const {
+    const auto size = static_cast<uint32_t>(slots_.size());
+    return free_.empty() || (size < kFreshHandles && size < limit_);
+  }
+
+  // The table has room, or CheckRoom would have refused.
+  uint32_t TakeSlot() {
+    const uint32_t handle = NextHandle();
+    if (GivesFreshSlot()) {
+      slots_.push_back(nullptr);
+    } else {
+      free_.pop_front();
+    }
+    return handle;
+  }
+
+  const char* kind_;
+  uint32_t limit_;
+  uint32_t count_ = 0;
+  QuotaShare share_;
+  std::vector<std::unique_ptr<T>> slots_;
+  std::deque<uint32_t> free_;
+};
+
+// The memory of one program's queues and doorbells (layout: uroce_arena.h).
+
+/// The memory is sparse: a page costs memory once it is touched. A returned range loses its pages,
+/// so that a new queue starts as zeros. Control thread.
+class Arena {
+ public:
+  /// What is taken counts against `of_user`, which outlives the arena. `reaper` unmaps the memory;
+  /// without a reaper the destructor does.
+  static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr,
+                                    std::shared_ptr<SideThread> reaper = nullptr);
+
+  /// Takes a zeroed, page-aligned range. Errors: ResourceExhausted.
+  absl::StatusOr<uint64_t> Take(uint64_t length_bytes);
+  /// Returns a range to the arena; no worker may use it any more.
+  void Give(uint64_t offset, uint64_t length_bytes);
+
+  template <typename T>
+  T* At(uint64_t offset) const {
+    return reinterpret_cast<T*>(storage_->mapping.data() + offset);
+  }
+  uroce_doorbells* doorbells(uint32_t worker) const {
+    return At<uroce_doorbells>(UROCE_DOORBELLS_OFFSET) + worker;
+  }
+  int fd() const { return storage_->fd.get(); }
+
+ private:
+  struct Storage {
+    Fd fd;
+    Mapping mapping;
+  };
+
+  Arena(std::shared_ptr<Storage> storage, uint64_t queues_offset, Quota* of_user);
+
+  std::shared_ptr<Storage> storage_;
+  Extents extents_;
+  QuotaShare share_;
+};
+
+}  // namespace uroce::nic

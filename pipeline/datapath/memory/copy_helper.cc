@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's helper thread, which copies between frames and memory that the daemon does not map.
+#include "pipeline/datapath/memory/copy_helper.h"
+
+#include <fcntl.h>
+#include <rte_mbuf.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "pipeline/shm/rings/shared_word.h"
+
+namespace uroce::datapath {
+
+// The helper's thread, the queue to it and the queues back to the workers.
+
+namespace {
+
+// The helper waits as a worker does: it polls, then yields, then sleeps.
+constexpr int kPollsBeforeYield = 16;
+constexpr std::chrono::microseconds kSpinBeforeSleep{20};
+constexpr std::chrono::seconds kStopLimit{1};
+
+std::atomic<uint32_t> live_helpers{0};  // Counts a helper until its last user has released it.
+
+enum class Outcome : uint8_t { kDone, kRefused, kProcessEnded };
+
+Outcome OutcomeOf(ssize_t moved) { return moved == 0 ? Outcome::kProcessEnded : Outcome::kRefused; }
+
+/// Counts `bytes` as moved.
+void Pass(CopyJob& job, uint64_t bytes) {
+  while (bytes != 0) {
+    CopyPiece& piece = job.pieces[job.moved_pieces];
+    const auto part = static_cast<uint32_t>(std::min<uint64_t>(bytes, piece.length_bytes));
+    piece = {piece.app_addr + part, piece.bytes + part, piece.length_bytes - part};
+    bytes -= part;
+    if (piece.length_bytes == 0) ++job.moved_pieces;
+  }
+}
+
+Outcome MoveAll(int fd, CopyJob& job) {
+  job.moved_pieces = 0;
+  while (job.moved_pieces < job.piece_count) {
+    const CopyVector vector = GatherPieces(job, job.moved_pieces);
+    const auto at = static_cast<off_t>(job.pieces[job.moved_pieces].app_addr);
+    const ssize_t moved = job.kind == CopyJob::Kind::kRead
+                              ? preadv(fd, vector.entries.data(), vector.count, at)
+                              : pwritev(fd, vector.entries.data(), vector.count, at);
+    if (moved <= 0) return job.moved_pieces < job.own_pieces ? OutcomeOf(moved) : Outcome::kDone;
+    Pass(job, static_cast<uint64_t>(moved));
+  }
+  return Outcome::kDone;
+}
+
+Outcome ExecuteAtomic(int fd, CopyJob& job) {
+  const auto at = static_cast<off_t>(job.pieces[0].app_addr);
+  ssize_t moved = pread(fd, &job.original, sizeof(job.original), at);
+  if (moved != sizeof(job.original)) return OutcomeOf(moved);
+  uint64_t updated = job.original + job.swap_add;
+  if (job.kind == CopyJob::Kind::kCompareSwap) {
+    if (job.original != job.compare) return Outcome::kDone;
+    updated = job.swap_add;
+  }
+  moved = pwrite(fd, &updated, sizeof(updated), at);
+  return moved == sizeof(updated) ? Outcome::kDone : OutcomeOf(moved);
+}
+
+Outcome Execute(int fd, CopyJob& job) {
+  const bool is_atomic =
+      job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap;
+  return is_atomic ? ExecuteAtomic(fd, job) : MoveAll(fd, job);
+}
+
+void Signal(int event_fd) {
+  const uint64_t one = 1;
+  // A full counter is readable already, which is all that a waiting thread needs.
+  [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof(one));
+}
+
+void DeleteAll(CopyJobQueue& jobs) {
+  while (CopyJob* job = jobs.Take()) delete job;
+}
+
+}  // namespace
+
+// A frame may still be linked in its queue pair's list, so only this segment is freed.
+void CopyJob::DropBatched() {
+  for (uint32_t i = 0; i < batched_count; ++i) rte_pktmbuf_free_seg(batched[i].frame);
+  batched_count = 0;
+}
+
+CopyJob::~CopyJob() {
+  DropBatched();
+  if (frame != nullptr) rte_pktmbuf_free(frame);
+}
+
+void CopyJobQueue::Post(CopyJob* job) {
+  CopyJob* newest = newest_.load(std::memory_order_relaxed);
+  do {
+    job->next = newest;
+  } while (!newest_.compare_exchange_weak(newest, job, std::memory_order_release,
+                                          std::memory_order_relaxed));
+}
+
+CopyJob* CopyJobQueue::Take() {
+  if (taken_ == nullptr) {
+    CopyJob* newest = newest_.exchange(nullptr, std::memory_order_acquire);
+    while (newest != nullptr) {  // The list has the newest first: reverse it.
+      CopyJob* const older = newest->next;
+      newest->next = taken_;
+      taken_ = newest;
+      newest = older;
+    }
+  }
+  CopyJob* const job = taken_;
+  if (job != nullptr) taken_ = job->next;
+  return job;
+}
+
+// All workers share one queue to the helper, so all jobs have one order. The queue costs a worker
+// one locked instruction, which is nothing beside the system call of a job.
+struct CopyHelper::Shared {
+  /// The part of one worker.
+  struct alignas(64) Lane {
+    int wake_fd = -1;
+    uint32_t in_flight = 0;  // Used by the worker alone.
+    std::atomic<bool> sleeps{false};
+    CopyJobQueue done;
+  };
+
+  Shared(ProgramMemory its_memory, std::span<const int> wake_fds)
+      : memory(std::move(its_memory)), own_fd(eventfd(0, EFD_CLOEXEC)), lanes(wake_fds.size()) {
+    for (size_t i = 0; i < wake_fds.size(); ++i) {
+      lanes[i].wake_fd = fcntl(wake_fds[i], F_DUPFD_CLOEXEC, 0);
+    }
+    live_helpers.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Shared() {
+    DeleteAll(to_helper);
+    DeleteAll(orphaned);
+    for (Lane& lane : lanes) {
+      DeleteAll(lane.done);
+      close(lane.wake_fd);
+    }
+    if (memory.fd >= 0) close(memory.fd);
+    close(own_fd);
+    live_helpers.fetch_sub(1, std::memory_order_release);
+  }
+
+  ProgramMemory memory;
+  const int own_fd;
+  CopyJobQueue to_helper;
+  CopyJobQueue orphaned;  // Used by the helper: jobs whose process has ended.
+  std::vector<Lane> lanes;
+  std::atomic<bool> stop{false};
+  std::atomic<bool> helper_sleeps{false};
+  alignas(64) std::atomic<uint64_t> submitted{0};
+  alignas(64) std::atomic<uint64_t> finished{0};
+};
+
+CopyHelper::CopyHelper(ProgramMemory memory, std::span<const int> wake_fds)
+    : shared_(std::make_shared<Shared>(std::move(memory), wake_fds)) {
+  std::thread([shared = shared_] { Run(shared); }).detach();
+}
+
+CopyHelper::~CopyHelper() {
+  shared_->stop.store(true, std::memory_order_seq_cst);
+  Signal(shared_->own_fd);
+}
+
+void CopyHelper::AwaitAll() {
+  const auto limit = std::chrono::steady_clock::now() + kStopLimit;
+  while (live_helpers.load(std::memory_order_acquire) != 0 &&
+         std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
+  job->worker = worker;
+  ++shared_->lanes[worker].in_flight;
+  shared_->submitted.fetch_add(1, std::memory_order_release);
+  shared_->to_helper.Post(job);
+  rings::FullFence();
+  if (shared_->helper_sleeps.load(std::memory_order_relaxed)) Signal(shared_->own_fd);
+}
+
+CopyJob* CopyHelper::PollDone(uint32_t worker) {
+  Shared::Lane& lane = shared_->lanes[worker];
+  CopyJob* const job = lane.done.Take();
+  if (job != nullptr) --lane.in_flight;
+  return job;
+}
+
+uint32_t CopyHelper::in_flight(uint32_t worker) const { return shared_->lanes[worker].in_flight; }
+
+bool CopyHelper::AnnounceSleep(uint32_t worker) {
+  Shared::Lane& lane = shared_->lanes[worker];
+  lane.sleeps.store(true, std::memory_order_relaxed);
+  rings::FullFence();
+  return lane.done.empty();
+}
+
+void CopyHelper::AnnounceAwake(uint32_t worker) {
+  shared_->lanes[worker].sleeps.store(false, std::memory_order_relaxed);
+}
+
+uint64_t CopyHelper::submitted() const {
+  return shared_->submitted.load(std::memory_order_acquire);
+}
+
+bool CopyHelper::AreDone(uint64_t jobs) const {
+  return shared_->finished.load(std::memory_order_acquire) >= jobs;
+}
+
+void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
+  // The kernel also checks the writer's rights: a program must not gain the daemon's privilege.
+  const bool may_touch = ActFor(shared->memory.user);
+  int empty_polls = 0;
+  auto idle_since = std::chrono::steady_clock::now();
+  while (!shared->stop.load(std::memory_order_acquire)) {
+    if (CopyJob* job = shared->to_helper.Take()) {
+      Shared::Lane& lane = shared->lanes[job->worker];
+      const Outcome outcome = may_touch ? Execute(shared->memory.fd, *job) : Outcome::kRefused;
+      job->succeeded = outcome == Outcome::kDone;
+      const bool is_orphan = outcome == Outcome::kProcessEnded;
+      (is_orphan ? shared->orphaned : lane.done).Post(job);
+      shared->finished.fetch_add(1, std::memory_order_release);
+      rings::FullFence();
+      if (lane.sleeps.load(std::memory_order_relaxed)) Signal(lane.wake_fd);
+      if (is_orphan && shared->memory.on_end) std::exchange(shared->memory.on_end, nullptr)();
+      empty_polls = 0;
+      continue;
+    }
+    if (++empty_polls < kPollsBeforeYield) continue;
+    if (empty_polls == kPollsBeforeYield) idle_since = std::chrono::steady_clock::now();
+    if (std::chrono::steady_clock::now() - idle_since < kSpinBeforeSleep) {
+      std::this_thread::yield();
+      continue;
+    }
+    shared->helper_sleeps.store(true, std::memory_order_relaxed);
+    rings::FullFence();
+    uint64_t signals = 0;
+    if (shared->to_helper.empty() && !shared->stop.load(std::memory_order_relaxed)) {
+      [[maybe_unused]] const ssize_t got = read(shared->own_fd, &signals, sizeof(signals));
+    }
+    shared->helper_sleeps.store(false, std::memory_order_relaxed);
+    empty_polls = 0;
+  }
+  close(std::exchange(shared->memory.fd, -1));  // May block: no other thread waits for it.
+}
+
+namespace {
+
+void Add(CopyVector& vector, uint8_t* bytes, uint64_t length_bytes) {
+  if (length_bytes != 0) vector.entries[vector.count++] = {bytes, length_bytes};
+}
+
+/// How many bytes of `piece` lie in the aligned eight bytes in which it ends.
+uint64_t EndBytes(const CopyPiece& piece) {
+  const uint64_t past_eight = (piece.app_addr + piece.length_bytes - 1) % 8 + 1;
+  return std::min<uint64_t>(past_eight, piece.length_bytes);
+}
+
+}  // namespace
+
+CopyVector GatherPieces(const CopyJob& job, uint32_t first) {
+  CopyVector vector;
+  uint64_t next = job.pieces[first].app_addr;
+  for (uint32_t i = first; i < job.piece_count && job.pieces[i].app_addr == next; ++i) {
+    const CopyPiece& piece = job.pieces[i];
+    const bool ends_write = job.kind == CopyJob::Kind::kWrite && i + 1 == job.piece_count;
+    const uint64_t end_bytes = ends_write ? EndBytes(piece) : 0;
+    Add(vector, piece.bytes, piece.length_bytes - end_bytes);
+    Add(vector, piece.bytes + piece.length_bytes - end_bytes, end_bytes);
+    next += piece.length_bytes;
+  }
+  return vector;
+}
+
+}  // namespace uroce::datapath

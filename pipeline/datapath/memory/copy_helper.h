@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's helper thread, which copies between frames and memory that the daemon does not map.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
+#include "pipeline/os/credentials.h"
+
+// The copy helper: the thread of one session that accesses memory which only the program's own
+// address space maps. An access may block for as long as the program likes, so no worker makes it.
+
+struct rte_mbuf;
+
+namespace uroce::datapath {
+
+class QueuePair;
+
+/// Contiguous bytes of a program's address space, and as many bytes of the daemon.
+struct CopyPiece {
+  uint64_t app_addr = 0;
+  uint8_t* bytes = nullptr;  ///< In a frame or in the job; null for atomics.
+  uint32_t length_bytes = 0;
+};
+
+/// One job. It belongs to a queue pair, and so to one worker. From Submit until PollDone returns
+/// it, it belongs to the helper.
+struct CopyJob {
+  enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
+  static constexpr uint32_t kMaxPieces = 32;
+  static constexpr uint32_t kMaxBatched = 15;
+
+  /// The part of a job for a later packet: the helper's work is short, but the wait for it long.
+  struct Batched {
+    rte_mbuf* frame = nullptr;  ///< Holds the bytes; the job has a reference.
+    uint32_t pieces_end = 0;    ///< Complete when this many pieces of the job have been moved.
+  };
+
+  Kind kind = Kind::kRead;
+  uint32_t piece_count = 0;
+  uint32_t own_pieces = 0;    ///< The job's own, which come first. Only these can fail the job.
+  uint32_t moved_pieces = 0;  ///< The helper's answer: how many pieces, from the first on.
+  std::array<CopyPiece, kMaxPieces> pieces;  ///< A piece advances as its bytes are moved.
+  uint32_t batched_count = 0;
+  std::array<Batched, kMaxBatched> batched;
+  uint64_t swap_add = 0;
+  uint64_t compare = 0;
+
+  bool succeeded = false;
+  uint64_t original = 0;  ///< kFetchAdd, kCompareSwap: what was there before.
+
+  WaitingFrames::JobFrames frames_held;  ///< Counts `frame` and those of `batched`.
+  uint64_t value = 0;                    ///< Room for eight bytes to place.
+  rte_mbuf* frame = nullptr;             ///< Freed with the job if nobody waits for it any more.
+  QueuePair* owner = nullptr;            ///< Used by the worker; null once the queue pair has gone.
+  uint32_t worker = 0;                   ///< The worker that the job belongs to; set by Submit.
+  CopyJob* next = nullptr;
+
+  /// Releases the references to the frames of `batched`.
+  void DropBatched();
+  ~CopyJob();
+};
+
+/// A FIFO of jobs. It needs no bound of its own: it holds at most one job per queue pair.
+class CopyJobQueue {
+ public:
+  /// Any thread.
+  void Post(CopyJob* job);
+  /// Returns the oldest job, or null when there is none. One thread calls it.
+  CopyJob* Take();
+  /// Called by the thread that takes.
+  bool empty() const {
+    return taken_ == nullptr && newest_.load(std::memory_order_acquire) == nullptr;
+  }
+
+ private:
+  std::atomic<CopyJob*> newest_{nullptr};
+  CopyJob* taken_ = nullptr;  // In order, linked by `next`.
+};
+
+/// A program's memory, and the means to access it.
+struct ProgramMemory {
+  int fd = -1;  ///< The program's /proc/self/mem, open for reading and writing; the helper owns it.
+  Credentials user;             ///< The helper accesses memory as this user, unprivileged.
+  std::shared_ptr<void> place;  ///< Held while the thread lives.
+  /// Called once, on the helper's thread, when the process has ended and so has no memory.
+  std::function<void()> on_end;
+};
+
+/// The helper of one session, for all workers. It does one job after the other, in the order of
+/// Submit, so atomics on copied memory are atomic with respect to each other. A job on the memory
+/// of a process that has ended never comes back: peers see a silent program, not one that refuses
+/// their requests. `on_end` tells the helper's creator, which ends the program's queue pairs.
+class CopyHelper {
+ public:
+  /// `wake_fds` has one eventfd per worker, which a sleeping worker waits on. The helper keeps
+  /// duplicates. Throws std::system_error when the system refuses the thread.
+  CopyHelper(ProgramMemory memory, std::span<const int> wake_fds);
+  /// Tells the thread to end, and does not join it: the thread may hang in the program's memory.
+  /// The thread keeps all that it needs. AwaitAll waits for the threads that do not hang.
+  ~CopyHelper();
+  /// Waits, up to a second, until no thread of a destroyed helper is left. Called before frames go.
+  static void AwaitAll();
+  CopyHelper(const CopyHelper&) = delete;
+  CopyHelper& operator=(const CopyHelper&) = delete;
+
+  // ---- each worker, for itself ----
+  void Submit(uint32_t worker, CopyJob* job);
+  /// Returns a finished job of this worker, or null. The caller deletes a job whose owner is null.
+  CopyJob* PollDone(uint32_t worker);
+  /// The number of jobs of this worker that PollDone has not returned.
+  uint32_t in_flight(uint32_t worker) const;
+  /// Called before the worker sleeps. False: a job is done, so the worker must not sleep.
+  [[nodiscard]] bool AnnounceSleep(uint32_t worker);
+  void AnnounceAwake(uint32_t worker);
+
+  // ---- control ----
+  /// The number of jobs submitted so far. AreDone with that number tells whether all of these are
+  /// done. The number is exact for jobs that were submitted before a grace period.
+  uint64_t submitted() const;
+  bool AreDone(uint64_t jobs) const;
+
+ private:
+  struct Shared;
+  static void Run(const std::shared_ptr<Shared>& shared);
+
+  std::shared_ptr<Shared> shared_;
+};
+
+// Turns pieces of a copy job into the vectors that preadv and pwritev take.
+
+/// Contiguous bytes of the program, for one system call.
+struct CopyVector {
+  std::array<iovec, CopyJob::kMaxPieces + 1> entries;
+  int count = 0;
+};
+
+/// Gathers the pieces from `first` on that are contiguous in the program's memory.
+/// The last eight bytes of a kWrite (an aligned piece, or as much of it as the
+/// message has) get an entry of their own, because programs poll on them. The kernel
+/// treats the entries as follows:
+/// - It copies one entry after the other, and each entry page by page, in rising
+///   addresses. All bytes of an entry are visible before those of the next one.
+/// - Within a page it copies by one string instruction (processors with FSRM) or by
+///   quadwords, upwards or downwards, depending on the addresses. So there is no
+///   order within a page: the last line has been seen before the line in front of
+///   it.
+/// - An entry of eight aligned bytes is one quadword without FSRM. With FSRM no
+///   manual says so, but no such entry has been seen in parts.
+CopyVector GatherPieces(const CopyJob& job, uint32_t first);
+
+}  // namespace uroce::datapath

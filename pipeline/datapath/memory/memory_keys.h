@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory regions, the table of their keys, and the check of every access to memory by a key. Works
+// that bind windows and take keys back change the table.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/memory/memory_window.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+
+namespace uroce::datapath {
+
+// A registered region as workers see it: a list of segments, each reached in a way of its own.
+
+class MemoryWindow;
+class Session;
+
+/// How the daemon reaches the bytes of a segment. A kNull segment has no bytes: it drops what is
+/// written, and reads as zeros.
+enum class MrMode : uint8_t { kMapped = 1, kCopied = 2, kNull = 3 };
+
+/// The part [iova, iova + length) of a region. A region's segments are sorted and have no gaps.
+struct MrSegment {
+  uint64_t iova = 0;
+  uint64_t length_bytes = 0;
+  MrMode mode = MrMode::kMapped;
+  uint8_t* mapped = nullptr;  ///< kMapped: where `iova` lies in the daemon.
+  uint64_t app_addr = 0;      ///< Where `iova` lies in the application.
+  // The fields below are for nic.
+  bool is_own_file = false;      ///< kMapped: a file of the program's own.
+  bool follows_address = false;  ///< Is or was copied: its bytes are those at app_addr.
+  uint8_t reason = 0;            ///< kCopied: why (enum uroce_mr_reason).
+};
+
+/// Number of a protection domain that no queue pair is in.
+inline constexpr uint32_t kNoPd = 0;
+
+/// One memory region. Immutable once published in the KeyTable; unpublished, then freed after a
+/// grace period (Worker::Run on each worker).
+/// A memory window is a MemoryRegion of the table, too, under its key without the variant. It has
+/// no domain, so it grants nothing by itself.
+struct MemoryRegion {
+  uint32_t key = 0;     ///< lkey and rkey.
+  uint32_t pd = kNoPd;  ///< Daemon-wide number of the protection domain.
+  uint32_t access = 0;  ///< IBV_ACCESS_* bits.
+  uint64_t iova = 0;
+  uint64_t length_bytes = 0;
+  const Session* session = nullptr;  ///< The program that registered it, and that app_addr is of.
+  MemoryWindow* window = nullptr;    ///< For a window: what it grants. Else null.
+  std::vector<MrSegment> segments;
+  std::vector<uint32_t> segment_handles;  ///< For nic: what the mapped segments were made from.
+  /// Count of bound windows, or null. nic does not end a bound region; accesses ignore the count.
+  std::atomic<uint32_t>* bound_windows = nullptr;
+};
+
+// Maps keys to regions without a lock: the control thread writes, and any number of workers read.
+
+/// Hash table of published regions. Readers load pointers with acquire order and hold none beyond
+/// the turn in which they looked it up.
+class KeyTable {
+ public:
+  /// Room for `capacity` regions.
+  explicit KeyTable(uint32_t capacity);
+  /// The region that `key` names, or null. Any worker.
+  const MemoryRegion* Find(uint32_t key) const {
+    for (uint64_t i = 0, at = Home(key); i <= mask_; ++i, at = (at + 1) & mask_) {
+      const MemoryRegion* region = slots_[at].load(std::memory_order_acquire);
+      if (region == nullptr) return nullptr;
+      if (region->key == key && region != &kRemoved) return region;
+    }
+    return nullptr;
+  }
+  /// Makes `region` visible under region->key. False: the key is taken, or the table is full.
+  /// Control thread.
+  [[nodiscard]] bool Publish(const MemoryRegion* region);
+  /// Puts `region` in the place of `old`, which is published under the same key. Free `old` only
+  /// after every worker has passed a turn. Control thread.
+  void Replace(const MemoryRegion* old, const MemoryRegion* region);
+  /// Hides `region`. Free it only after every worker has passed a turn. Control thread.
+  void Unpublish(const MemoryRegion* region);
+
+ private:
+  /// Marks the slot of a removed region, so that probes for other keys pass over it.
+  static const MemoryRegion kRemoved;
+
+  /// The slot that holds `region`; `mask_ + 1` when none does.
+  uint64_t SlotOf(const MemoryRegion* region) const;
+  /// First slot to probe. Keys carry a variant in their low byte, so all bits are mixed.
+  uint64_t Home(uint32_t key) const { return (key * 0x9e3779b97f4a7c15u >> 32) & mask_; }
+
+  const uint32_t capacity_;
+  const uint64_t mask_;
+  std::unique_ptr<std::atomic<const MemoryRegion*>[]> slots_;
+  uint32_t count_ = 0;  // Control thread.
+};
+
+// Finds the bytes that the keys and addresses of work requests and packets name.
+
+/// Rights of a region. Values are those of ibv_access_flags; local reading needs none.
+inline constexpr uint32_t kLocalRead = 0;
+inline constexpr uint32_t kLocalWrite = 1;
+inline constexpr uint32_t kRemoteWrite = 2;
+inline constexpr uint32_t kRemoteRead = 4;
+inline constexpr uint32_t kRemoteAtomic = 8;
+inline constexpr uint32_t kWindowBind = 16;
+inline constexpr uint32_t kZeroBased = 32;
+
+/// Who makes an access, and what it needs.
+struct AccessRight {
+  uint32_t pd = kNoPd;
+  uint32_t rights = kLocalRead;
+  uint32_t qpn = 0;  ///< For windows of one queue pair; local accesses ignore it.
+  /// The session whose helper makes the copies. Copied memory of other sessions is out of reach.
+  const Session* session = nullptr;
+};
+
+/// The region that an access reaches, and the address in that region. False: access is denied.
+struct Grant {
+  const MemoryRegion* region = nullptr;
+  uint64_t va = 0;
+  explicit operator bool() const { return region != nullptr; }
+};
+
+/// Whether [va, va + length) lies in `region`.
+inline bool Contains(const MemoryRegion& region, uint64_t va, uint64_t length_bytes) {
+  const uint64_t offset = va - region.iova;  // Huge when va lies in front of the region.
+  return offset <= region.length_bytes && length_bytes <= region.length_bytes - offset;
+}
+
+/// Does the same as CheckAccess, for the key of a window.
+Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
+                        const AccessRight& right);
+
+/// Returns the region of `key`, if [va, va + length) lies in it and `right` is granted. Pointers
+/// are valid for this turn of the worker.
+inline Grant CheckAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
+                         const AccessRight& right) {
+  const MemoryRegion* region = keys.Find(key);
+  if (region == nullptr || region->pd != right.pd) [[unlikely]] {
+    return CheckWindowAccess(keys, key, va, length_bytes, right);
+  }
+  if ((region->access & right.rights) != right.rights) return {};
+  if (!Contains(*region, va, length_bytes)) return {};
+  return {region, va};
+}
+
+/// Contiguous bytes of one segment.
+struct Piece {
+  MrMode mode = MrMode::kMapped;
+  uint8_t* mapped = nullptr;  ///< kMapped; else null.
+  uint64_t app_addr = 0;      ///< kCopied.
+  uint32_t length_bytes = 0;
+};
+
+/// Does the same as PieceAt, for a region with several segments.
+Piece PieceOfMany(const MemoryRegion& region, uint64_t va, uint32_t length_bytes);
+
+/// Returns the bytes [va, va + length) as far as they lie in `segment`, which holds va.
+inline Piece PieceOfSegment(const MrSegment& segment, uint64_t va, uint32_t length_bytes) {
+  const uint64_t offset = va - segment.iova;
+  return {.mode = segment.mode,
+          .mapped = segment.mode == MrMode::kMapped ? segment.mapped + offset : nullptr,
+          .app_addr = segment.app_addr + offset,
+          .length_bytes = static_cast<uint32_t>(
+              std::min<uint64_t>(length_bytes, segment.length_bytes - offset))};
+}
+
+/// Returns the first contiguous bytes of [va, va + length). The range has passed CheckAccess.
+inline Piece PieceAt(const MemoryRegion& region, uint64_t va, uint32_t length_bytes) {
+  if (region.segments.size() != 1) return PieceOfMany(region, va, length_bytes);
+  return PieceOfSegment(region.segments.front(), va, length_bytes);
+}
+
+/// Walks bytes [offset, offset + length) of a list of scatter/gather entries, piece by piece, in
+/// list order. Holds keys and addresses, no pointers into memory, so it may be kept between turns.
+/// The caller owns the list.
+class PieceWalker {
+ public:
+  PieceWalker() = default;
+  PieceWalker(std::span<const uroce_sge> list, uint32_t offset_bytes, uint32_t length_bytes,
+              const AccessRight& right)
+      : list_(list), offset_(offset_bytes), left_(length_bytes), right_(right) {}
+
+  std::span<const uroce_sge> list() const { return list_; }
+  /// Called when the list has moved and has the same entries.
+  void set_list(std::span<const uroce_sge> list) { list_ = list; }
+  bool at_end() const { return left_ == 0; }
+  /// Finds the piece at the current position, which is not the end. False: the list, a key, a
+  /// right, a range or the program does not allow the access.
+  [[nodiscard]] bool Look(const KeyTable& keys, Piece& piece) {
+    // Entries of length 0 contribute nothing and are not checked.
+    while (index_ < list_.size() && offset_ >= list_[index_].length) {
+      offset_ -= list_[index_++].length;
+    }
+    if (index_ == list_.size()) return false;
+    const uroce_sge& entry = list_[index_];
+    const uint32_t wanted = std::min(left_, entry.length - offset_);
+    const uint64_t va = entry.addr + offset_;
+    const Grant grant = CheckAccess(keys, entry.lkey, va, wanted, right_);
+    if (!grant) return false;
+    piece = PieceAt(*grant.region, grant.va, wanted);
+    return piece.mode != MrMode::kCopied || grant.region->session == right_.session;
+  }
+  /// Moves past the piece that Look found.
+  void Pass(const Piece& piece) {
+    offset_ += piece.length_bytes;
+    left_ -= piece.length_bytes;
+  }
+
+ private:
+  std::span<const uroce_sge> list_;
+  uint32_t index_ = 0;
+  uint32_t offset_ = 0;  // From the start of entry `index_`.
+  uint32_t left_ = 0;
+  AccessRight right_;
+};
+
+// Works that bind a window or take its key back (docs/protocol/transport.md, sections 4.4 and 8).
+
+/// The fields of a BIND_MW work.
+struct BindRequest {
+  uint64_t addr = 0;
+  uint64_t length_bytes = 0;  ///< 0: a window of type 1 is unbound.
+  uint32_t window_key = 0;    ///< Names the window; its variant is ignored.
+  uint32_t new_key = 0;       ///< Only its variant is used.
+  uint32_t region_key = 0;
+  uint32_t access = 0;  ///< IBV_ACCESS_REMOTE_* and ZERO_BASED.
+};
+
+/// The queue pair whose work it is, and its domain.
+struct WindowUser {
+  uint32_t pd = 0;
+  uint32_t qpn = 0;
+};
+
+struct WindowChange {
+  bool done = false;        ///< False: the work fails.
+  bool has_ended = false;   ///< A key that granted access until now grants none any more.
+  uint32_t former_qpn = 0;  ///< The one queue pair that could use that key; 0: any of the domain.
+};
+
+/// Executes a BIND_MW work. Any worker, as for InvalidateWindow.
+WindowChange BindWindow(const KeyTable& keys, const BindRequest& request, const WindowUser& user);
+/// Executes a local or remote invalidation, for windows of type 2 alone. A region could be
+/// invalidated only if a work had registered it, which programs cannot do.
+WindowChange InvalidateWindow(const KeyTable& keys, uint32_t key, uint32_t pd);
+/// Ends the binding of a window that is unpublished and whose grace period is over.
+void ReleaseBinding(const KeyTable& keys, const MemoryWindow& window);
+
+}  // namespace uroce::datapath

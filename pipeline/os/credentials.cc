@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The user, the group and the capabilities that a thread acts with (credentials(7),
+// capabilities(7)).
+#include "pipeline/os/credentials.h"
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace uroce {
+namespace {
+
+constexpr int kUnchanged = -1;
+
+// Uses system calls, because the functions of the C library change all threads. Where nothing
+// changes, no call is made: a user namespace may forbid its root to set groups.
+bool ChangeIds(const Credentials& user) {
+  if (user.uid == geteuid() && user.gid == getegid()) return true;
+  return syscall(SYS_setgroups, 0, nullptr) == 0 &&
+         syscall(SYS_setresgid, kUnchanged, user.gid, kUnchanged) == 0 &&
+         syscall(SYS_setresuid, kUnchanged, user.uid, kUnchanged) == 0;
+}
+
+}  // namespace
+
+int KeepCapabilities(uint64_t capabilities) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return errno;
+  for (__user_cap_data_struct& set : sets) {
+    set.permitted &= static_cast<uint32_t>(capabilities);
+    set.effective = set.permitted;
+    set.inheritable = 0;
+    capabilities >>= 32;
+  }
+  return syscall(SYS_capset, &header, sets) == 0 ? 0 : errno;
+}
+
+uint64_t EffectiveCapabilities() {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return 0;
+  return sets[0].effective | uint64_t{sets[1].effective} << 32;
+}
+
+Credentials Credentials::Own() { return {geteuid(), getegid()}; }
+
+bool ActFor(const Credentials& user, uint64_t capabilities) {
+  const bool is_root = geteuid() == 0;
+  return (ChangeIds(user) || !is_root) && KeepCapabilities(capabilities) == 0;
+}
+
+bool HasCapability(int capability) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return false;
+  return (sets[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability)) != 0;
+}
+
+}  // namespace uroce

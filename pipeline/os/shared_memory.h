@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory shared with other processes: sealed files that only the daemon makes, and a guard that
+// keeps the daemon alive when a file of another process shrinks under its mapping.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/os/fd.h"
+
+namespace uroce {
+
+// Memory shared with a program: files that only the daemon makes, sealed so that nobody can shrink
+// them under a mapping.
+
+/// Makes a sparse memfd of `length` bytes, sealed against any change of its size.
+absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length);
+/// Maps the first `length` bytes for reading and writing, or for reading alone. No page is touched.
+absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable = true);
+/// Makes a memfd with these bytes, sealed against every change.
+absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t length);
+
+/// The status of a failed system call.
+absl::Status SystemError(const char* what, int error);
+
+// Keeps the daemon alive when a program or a peer shrinks a file, empties a file system, or takes
+// huge pages away under a shared mapping: the access raises SIGBUS, and the mapping is replaced by
+// one of zeros.
+
+/// The table of guarded mappings, which a handler of SIGBUS searches. The table is bounded, so that
+/// the kernel's limit on mappings (vm.max_map_count) never stops the daemon's own. Any thread calls
+/// Add, Remove, NoteLost and TakeStruck. A mapping is removed when it is unmapped, after the last
+/// worker has stopped reading it.
+class MappingGuard {
+ public:
+  /// Room for `capacity` mappings.
+  explicit MappingGuard(uint32_t capacity);
+  MappingGuard(const MappingGuard&) = delete;
+  MappingGuard& operator=(const MappingGuard&) = delete;
+
+  /// The guard of this process. The first call installs the process's signal handler.
+  static MappingGuard& Get();
+
+  uint32_t capacity() const { return capacity_; }
+
+  /// The owner of a mapping that belongs to no program.
+  static constexpr uint32_t kNobody = 0;
+
+  /// Guards [start, start + length) for `owner`, which TakeStruck names after a strike. The range
+  /// has whole pages of its file system. Returns nothing when the table is full.
+  std::optional<uint32_t> Add(const void* start, size_t length, uint32_t owner);
+  void Remove(uint32_t slot);
+
+  /// Puts pages of zeros over the mapping that holds `address`; false when none does.
+  /// Async-signal-safe.
+  bool Strike(const void* address);
+
+  /// Makes TakeStruck name `owner`: its memory is gone, without a mapping of the daemon.
+  void NoteLost(uint32_t owner);
+
+  /// The fd is readable after a strike.
+  int event_fd() const { return event_.get(); }
+  /// Returns the owners of mappings struck since the last call, each once.
+  std::vector<uint32_t> TakeStruck();
+
+ private:
+  struct Slot {
+    std::atomic<uintptr_t> start{0};  ///< 0: free. Written last, and cleared first.
+    std::atomic<size_t> length{0};
+    std::atomic<uint32_t> owner{0};
+    std::atomic<bool> struck{false};
+  };
+
+  void NoteIfStruck(Slot& slot);
+  void Signal();
+
+  const uint32_t capacity_;
+  std::unique_ptr<Slot[]> slots_;
+  std::atomic<uint32_t> used_{0};  ///< The number of slots that were ever taken.
+  Fd event_;
+  std::mutex mutex_;
+  std::vector<uint32_t> free_;  ///< Free slots below `used_`.
+  std::vector<uint32_t> struck_owners_;
+};
+
+/// A mapping under the process's guard.
+class GuardedMapping {
+ public:
+  GuardedMapping() = default;
+  /// Errors: ResourceExhausted, when the table is full; the caller then keeps `mapping`.
+  static absl::StatusOr<GuardedMapping> Make(Mapping&& mapping, uint32_t owner);
+  GuardedMapping(GuardedMapping&& other) noexcept
+      : mapping_(std::move(other.mapping_)), slot_(std::exchange(other.slot_, std::nullopt)) {}
+  GuardedMapping& operator=(GuardedMapping&& other) noexcept {
+    std::swap(mapping_, other.mapping_);
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
+  ~GuardedMapping() {
+    if (slot_) MappingGuard::Get().Remove(*slot_);
+  }
+
+  uint8_t* data() const { return mapping_.data(); }
+  size_t length() const { return mapping_.length(); }
+
+ private:
+  Mapping mapping_;
+  std::optional<uint32_t> slot_;
+};
+
+}  // namespace uroce

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes and ends completion channels and completion queues, and tells which rings of workers a
+// completion queue has.
+#pragma once
+
+#include <stdint.h>
+
+#include "verbs-shim/objects.h"
+
+namespace uroce::shim {
+
+/// Whether a slot of a receive queue has room for `max_sge` entries.
+inline bool HoldsReceive(uint32_t slot_bytes, uint32_t max_sge) {
+  return slot_bytes >= sizeof(uroce_recv_wqe) + max_sge * sizeof(uroce_sge);
+}
+
+/// Whether a ring's addresses and sizes are valid, so that the shim may access its memory.
+bool IsSane(DaemonConnection& connection, const uroce_cq_ring& ring);
+
+/// Makes the CQ poll `ring` too, unless it has the ring of that worker: queue pairs of one worker
+/// share a ring. The caller holds the connection's queue_pair_mutex.
+void AddRing(CompletionQueue& cq, const uroce_cq_ring& ring);
+
+/// Gives the queue room for `cqe` completions or more, and keeps those that wait. Returns 0 or an
+/// errno: EINVAL when more completions wait, or when the device does not allow the count.
+int ResizeCq(CompletionQueue& cq, int cqe);
+
+}  // namespace uroce::shim

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hooks on libc's functions of paths and on dlopen: programs find our devices in /sys, the
+// connection manager's node in /dev, and our verbs in libibverbs.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "verbs-shim/cm_commands.h"
+#include "verbs-shim/hooks/redirected_path.h"
+#include "verbs-shim/real_library.h"
+#include "verbs-shim/support.h"
+
+namespace uroce::shim {
+
+// Hooks on libc's functions of paths. Without privilege, programs find our devices in /sys and the
+// connection manager's node in /dev; the daemon keeps both beside its socket. Other paths, and
+// those that the daemon does not have, are passed on unchanged. Async-signal-safe; errno is kept.
+//
+// The hooks have names of their own in C++, and libc's names as labels: libc's headers give some of
+// their declarations other labels, depending on the size of file offsets.
+
+namespace {
+
+/// A path, and the path to use in its place.
+class Path {
+ public:
+  explicit Path(const char* path) : used_(path) {
+    if (path != nullptr && path[0] == '/' && MayBeOurs(path)) Redirect(path);
+  }
+  const char* get() const { return used_; }
+  /// Flags of fstatat(2). Our node is a link to a character device, and programs must see the
+  /// device that it leads to.
+  int Follow(int flags) const { return used_ == place_ ? flags & ~AT_SYMLINK_NOFOLLOW : flags; }
+
+ private:
+  static constexpr size_t kRoom = 512;
+
+  // Most paths are none of ours, and are told apart here.
+  static bool MayBeOurs(const char* path) {
+    return strncmp(path, "/sys/class/inf", 14) == 0 || strncmp(path, "/dev/inf", 8) == 0;
+  }
+
+  void Redirect(const char* path) {
+    const ErrnoKeeper keeper;
+    const char* socket = secure_getenv("UROCE_SOCKET");
+    if (socket == nullptr || socket[0] == '\0') socket = UROCE_DEFAULT_SOCKET;
+    char tree[kRoom];
+    const size_t length = strlen(socket);
+    if (length + sizeof(UROCE_TREE_SUFFIX) > kRoom) return;
+    memcpy(tree, socket, length + 1);
+    memcpy(tree + length, UROCE_TREE_SUFFIX, sizeof(UROCE_TREE_SUFFIX));
+    if (!RedirectPath(path, tree, place_, kRoom)) return;
+    // When the kernel has a directory too, programs see the kernel's: it lists the hardware.
+    const bool is_listing = strchr(path + strlen("/sys/class/"), '/') == nullptr;
+    if (is_listing && Exists(path)) return;
+    if (Exists(place_)) used_ = place_;
+  }
+
+  static bool Exists(const char* path) { return syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0; }
+
+  const char* used_;
+  char place_[kRoom];
+};
+
+using Open = int(const char*, int, ...);
+using OpenFortified = int(const char*, int);
+using OpenAt = int(int, const char*, int, ...);
+using OpenAtFortified = int(int, const char*, int);
+using Stat = int(const char*, void*);
+using VersionedStat = int(int, const char*, void*);
+using StatAt = int(int, const char*, void*, int);
+using StatX = int(int, const char*, int, unsigned, void*);
+using Access = int(const char*, int);
+using AccessAt = int(int, const char*, int, int);
+using ReadLink = ssize_t(const char*, char*, size_t);
+using RealPath = char*(const char*, char*);
+using RealPathFortified = char*(const char*, char*, size_t);
+using CanonicalName = char*(const char*);
+using ChangeDirectory = int(const char*);
+using OpenDirectory = void*(const char*);
+using ScanDirectory = int(const char*, void*, void*, void*);
+using OpenStream = FILE*(const char*, const char*);
+
+constinit NextFunction<Open> next_open("open"), next_open64("open64");
+constinit NextFunction<OpenFortified> next_open_2("__open_2"), next_open64_2("__open64_2");
+constinit NextFunction<OpenAt> next_openat("openat"), next_openat64("openat64");
+constinit NextFunction<OpenAtFortified> next_openat_2("__openat_2"),
+    next_openat64_2("__openat64_2");
+constinit NextFunction<Stat> next_stat("stat"), next_stat64("stat64"), next_lstat("lstat"),
+    next_lstat64("lstat64");
+constinit NextFunction<VersionedStat> next_xstat("__xstat"), next_xstat64("__xstat64"),
+    next_lxstat("__lxstat"), next_lxstat64("__lxstat64");
+constinit NextFunction<StatAt> next_fstatat("fstatat"), next_fstatat64("fstatat64");
+constinit NextFunction<StatX> next_statx("statx");
+constinit NextFunction<Access> next_access("access");
+constinit NextFunction<AccessAt> next_faccessat("faccessat");
+constinit NextFunction<ReadLink> next_readlink("readlink");
+constinit NextFunction<RealPath> next_realpath("realpath");
+constinit NextFunction<RealPathFortified> next_realpath_chk("__realpath_chk");
+constinit NextFunction<CanonicalName> next_canonical("canonicalize_file_name");
+constinit NextFunction<ChangeDirectory> next_chdir("chdir");
+constinit NextFunction<OpenDirectory> next_opendir("opendir");
+constinit NextFunction<ScanDirectory> next_scandir("scandir"), next_scandir64("scandir64");
+constinit NextFunction<OpenStream> next_fopen("fopen"), next_fopen64("fopen64");
+
+template <typename... Functions>
+void LookUp(Functions&... functions) {
+  (static_cast<void>(functions.Get()), ...);
+}
+
+// Looked up here, so that no signal handler has to do it later.
+__attribute__((constructor)) void LookUpAll() {
+  LookUp(next_open, next_open64, next_open_2, next_open64_2, next_openat, next_openat64,
+         next_openat_2, next_openat64_2, next_stat, next_stat64, next_lstat, next_lstat64,
+         next_xstat, next_xstat64, next_lxstat, next_lxstat64, next_fstatat, next_fstatat64,
+         next_statx, next_access, next_faccessat, next_readlink, next_realpath, next_realpath_chk,
+         next_canonical, next_chdir, next_opendir, next_scandir, next_scandir64, next_fopen,
+         next_fopen64);
+}
+
+/// The mode argument, which is there when `flags` make a file; 0 otherwise.
+int ModeOf(int flags, va_list arguments) {
+  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  return makes ? va_arg(arguments, int) : 0;
+}
+
+/// Like OpenCm, for all paths.
+int OpenIfCm(const char* path, int flags) { return IsCmNode(path) ? OpenCm(flags) : kNotOurs; }
+
+}  // namespace
+
+extern "C" {
+
+int HookOpen(const char* path, int flags, ...) __asm__("open");
+int HookOpen64(const char* path, int flags, ...) __asm__("open64");
+int HookOpenAt(int directory, const char* path, int flags, ...) __asm__("openat");
+int HookOpenAt64(int directory, const char* path, int flags, ...) __asm__("openat64");
+int HookOpen_2(const char* path, int flags) __asm__("__open_2");
+int HookOpen64_2(const char* path, int flags) __asm__("__open64_2");
+int HookOpenAt_2(int directory, const char* path, int flags) __asm__("__openat_2");
+int HookOpenAt64_2(int directory, const char* path, int flags) __asm__("__openat64_2");
+int HookStat(const char* path, void* status) __asm__("stat");
+int HookStat64(const char* path, void* status) __asm__("stat64");
+int HookLstat(const char* path, void* status) __asm__("lstat");
+int HookLstat64(const char* path, void* status) __asm__("lstat64");
+int HookXstat(int version, const char* path, void* status) __asm__("__xstat");
+int HookXstat64(int version, const char* path, void* status) __asm__("__xstat64");
+int HookLxstat(int version, const char* path, void* status) __asm__("__lxstat");
+int HookLxstat64(int version, const char* path, void* status) __asm__("__lxstat64");
+int HookFstatAt(int directory, const char* path, void* status, int flags) __asm__("fstatat");
+int HookFstatAt64(int directory, const char* path, void* status, int flags) __asm__("fstatat64");
+int HookStatx(int directory, const char* path, int flags, unsigned mask,
+              void* status) __asm__("statx");
+int HookAccess(const char* path, int mode) __asm__("access");
+int HookAccessAt(int directory, const char* path, int mode, int flags) __asm__("faccessat");
+ssize_t HookReadLink(const char* path, char* text, size_t room) __asm__("readlink");
+char* HookRealPath(const char* path, char* place) __asm__("realpath");
+char* HookRealPathFortified(const char* path, char* place, size_t room) __asm__("__realpath_chk");
+char* HookCanonicalName(const char* path) __asm__("canonicalize_file_name");
+int HookChangeDirectory(const char* path) __asm__("chdir");
+void* HookOpenDirectory(const char* path) __asm__("opendir");
+int HookScanDirectory(const char* path, void* list, void* filter, void* order) __asm__("scandir");
+int HookScanDirectory64(const char* path, void* list, void* filter,
+                        void* order) __asm__("scandir64");
+FILE* HookOpenStream(const char* path, const char* mode) __asm__("fopen");
+FILE* HookOpenStream64(const char* path, const char* mode) __asm__("fopen64");
+
+UROCE_EXPORT int HookOpen(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int mode = ModeOf(flags, arguments);
+  va_end(arguments);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open.Get()(Path(path).get(), flags, mode);
+}
+
+UROCE_EXPORT int HookOpen64(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int mode = ModeOf(flags, arguments);
+  va_end(arguments);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open64.Get()(Path(path).get(), flags, mode);
+}
+
+UROCE_EXPORT int HookOpenAt(int directory, const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int mode = ModeOf(flags, arguments);
+  va_end(arguments);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat.Get()(directory, Path(path).get(), flags, mode);
+}
+
+UROCE_EXPORT int HookOpenAt64(int directory, const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int mode = ModeOf(flags, arguments);
+  va_end(arguments);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat64.Get()(directory, Path(path).get(), flags, mode);
+}
+
+UROCE_EXPORT int HookOpen_2(const char* path, int flags) {
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open_2.Get()(Path(path).get(), flags);
+}
+UROCE_EXPORT int HookOpen64_2(const char* path, int flags) {
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open64_2.Get()(Path(path).get(), flags);
+}
+UROCE_EXPORT int HookOpenAt_2(int directory, const char* path, int flags) {
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat_2.Get()(directory, Path(path).get(), flags);
+}
+UROCE_EXPORT int HookOpenAt64_2(int directory, const char* path, int flags) {
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat64_2.Get()(directory, Path(path).get(), flags);
+}
+
+UROCE_EXPORT int HookStat(const char* path, void* status) {
+  return next_stat.Get()(Path(path).get(), status);
+}
+UROCE_EXPORT int HookStat64(const char* path, void* status) {
+  return next_stat64.Get()(Path(path).get(), status);
+}
+// Like Path::Follow.
+UROCE_EXPORT int HookLstat(const char* path, void* status) {
+  const Path used(path);
+  return (used.get() == path ? next_lstat : next_stat).Get()(used.get(), status);
+}
+UROCE_EXPORT int HookLstat64(const char* path, void* status) {
+  const Path used(path);
+  return (used.get() == path ? next_lstat64 : next_stat64).Get()(used.get(), status);
+}
+UROCE_EXPORT int HookXstat(int version, const char* path, void* status) {
+  return next_xstat.Get()(version, Path(path).get(), status);
+}
+UROCE_EXPORT int HookXstat64(int version, const char* path, void* status) {
+  return next_xstat64.Get()(version, Path(path).get(), status);
+}
+UROCE_EXPORT int HookLxstat(int version, const char* path, void* status) {
+  const Path used(path);
+  return (used.get() == path ? next_lxstat : next_xstat).Get()(version, used.get(), status);
+}
+UROCE_EXPORT int HookLxstat64(int version, const char* path, void* status) {
+  const Path used(path);
+  return (used.get() == path ? next_lxstat64 : next_xstat64).Get()(version, used.get(), status);
+}
+UROCE_EXPORT int HookFstatAt(int directory, const char* path, void* status, int flags) {
+  const Path used(path);
+  return next_fstatat.Get()(directory, used.get(), status, used.Follow(flags));
+}
+UROCE_EXPORT int HookFstatAt64(int directory, const char* path, void* status, int flags) {
+  const Path used(path);
+  return next_fstatat64.Get()(directory, used.get(), status, used.Follow(flags));
+}
+UROCE_EXPORT int HookStatx(int directory, const char* path, int flags, unsigned mask,
+                           void* status) {
+  const Path used(path);
+  return next_statx.Get()(directory, used.get(), used.Follow(flags), mask, status);
+}
+
+UROCE_EXPORT int HookAccess(const char* path, int mode) {
+  return next_access.Get()(Path(path).get(), mode);
+}
+UROCE_EXPORT int HookAccessAt(int directory, const char* path, int mode, int flags) {
+  return next_faccessat.Get()(directory, Path(path).get(), mode, flags);
+}
+UROCE_EXPORT ssize_t HookReadLink(const char* path, char* text, size_t room) {
+  return next_readlink.Get()(Path(path).get(), text, room);
+}
+UROCE_EXPORT char* HookRealPath(const char* path, char* place) {
+  return next_realpath.Get()(Path(path).get(), place);
+}
+UROCE_EXPORT char* HookRealPathFortified(const char* path, char* place, size_t room) {
+  return next_realpath_chk.Get()(Path(path).get(), place, room);
+}
+UROCE_EXPORT char* HookCanonicalName(const char* path) {
+  return next_canonical.Get()(Path(path).get());
+}
+UROCE_EXPORT int HookChangeDirectory(const char* path) {
+  return next_chdir.Get()(Path(path).get());
+}
+UROCE_EXPORT void* HookOpenDirectory(const char* path) {
+  return next_opendir.Get()(Path(path).get());
+}
+UROCE_EXPORT int HookScanDirectory(const char* path, void* list, void* filter, void* order) {
+  return next_scandir.Get()(Path(path).get(), list, filter, order);
+}
+UROCE_EXPORT int HookScanDirectory64(const char* path, void* list, void* filter, void* order) {
+  return next_scandir64.Get()(Path(path).get(), list, filter, order);
+}
+UROCE_EXPORT FILE* HookOpenStream(const char* path, const char* mode) {
+  return next_fopen.Get()(Path(path).get(), mode);
+}
+UROCE_EXPORT FILE* HookOpenStream64(const char* path, const char* mode) {
+  return next_fopen64.Get()(Path(path).get(), mode);
+}
+
+}  // extern "C"
+
+// Programs that dlopen libibverbs get its functions by dlsym of that handle, and dlsym does not
+// search preloaded libraries then. So dlopen gives them a library that depends on ours and then on
+// libibverbs: dlsym and dlvsym both search the dependencies in this order.
+
+namespace {
+
+constinit NextFunction<void*(const char*, int)> next_dlopen("dlopen");
+
+bool IsVerbsLibrary(const char* path) {
+  if (path == nullptr) return false;
+  const char* slash = strrchr(path, '/');
+  const char* name = slash == nullptr ? path : slash + 1;
+  return strcmp(name, "libibverbs.so.1") == 0 || strcmp(name, "libibverbs.so") == 0;
+}
+
+/// Opens the library with these dependencies, which lies beside ours. Null: the file is missing.
+void* OpenFront(int flags) {
+  Dl_info own = {};
+  if (dladdr(reinterpret_cast<void*>(&OpenFront), &own) == 0 || own.dli_fname == nullptr) {
+    return nullptr;
+  }
+  const char* slash = strrchr(own.dli_fname, '/');
+  const int directory = slash == nullptr ? 0 : static_cast<int>(slash - own.dli_fname) + 1;
+  char path[512];
+  const int length =
+      snprintf(path, sizeof(path), "%.*sliburoce-verbs.so", directory, own.dli_fname);
+  return length < static_cast<int>(sizeof(path)) ? next_dlopen.Get()(path, flags) : nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+void* HookDlopen(const char* path, int flags) __asm__("dlopen");
+
+// The hook ends in a tail call: the real dlopen searches the RUNPATH of its caller.
+__attribute__((optimize("optimize-sibling-calls"))) UROCE_EXPORT void* HookDlopen(const char* path,
+                                                                                  int flags) {
+  if (IsVerbsLibrary(path) && (flags & RTLD_NOLOAD) == 0) {
+    // A libibverbs named with its directory is loaded first, and then is also the dependency.
+    const bool is_there = strchr(path, '/') == nullptr || next_dlopen.Get()(path, flags) != nullptr;
+    void* front = is_there ? OpenFront(flags) : nullptr;
+    if (front != nullptr) return front;
+  }
+  return next_dlopen.Get()(path, flags);
+}
+
+}  // extern "C"
+
+}  // namespace uroce::shim
