@@ -105,7 +105,7 @@ namespace {
 
 constexpr uint32_t kMaxAlpha = 1023;
 
-uint32_t MaxRate(const ReactionSettings& settings, double line_bps) {
+uint32_t MaxMlxRate(const ReactionSettings& settings, double line_bps) {
   const auto line = static_cast<uint32_t>(line_bps / kMegabit);
   return settings.rpg_max_rate == 0 ? line : std::min(line, settings.rpg_max_rate);
 }
@@ -118,7 +118,7 @@ uint32_t StepOf(uint32_t setting, uint32_t of_line) {
 }  // namespace
 
 DcqcnMlx::DcqcnMlx(const ReactionSettings& settings, double line_bps, Nanos now)
-    : line_(MaxRate(settings, line_bps)),
+    : line_(MaxMlxRate(settings, line_bps)),
       rate_(line_),
       target_(line_),
       alpha_(settings.initial_alpha_value),
