@@ -2,11 +2,14 @@
 // Suggests the existing name that is nearest to a name that does not exist.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+
+namespace CLI {
+class App;
+}
 
 namespace uroce {
 
