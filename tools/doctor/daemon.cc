@@ -32,8 +32,6 @@
 namespace uroce::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr uint32_t kLargestPathMtu = 4096;
 constexpr uint32_t kMtuAbovePathMtu = 104;  // Headers, rounded up to 4200 for 4096.
 
@@ -92,7 +90,7 @@ Value Member(const Json& object, const char* name, Value fallback) {
   }
 }
 
-DaemonDevice DeviceOf(const Json& json) {
+DaemonDevice DaemonDeviceOf(const Json& json) {
   DaemonDevice device;
   device.name = Member(json, "name", std::string());
   device.driver = Member(json, "driver", std::string());
@@ -292,7 +290,7 @@ bool ParseDevices(const std::string& json, DaemonFacts& facts) {
   const Json dump = Json::parse(json, nullptr, false);
   if (!dump.is_object() || !dump.contains("devices") || !dump["devices"].is_array()) return false;
   for (const Json& device : dump["devices"]) {
-    if (device.is_object()) facts.devices.push_back(DeviceOf(device));
+    if (device.is_object()) facts.devices.push_back(DaemonDeviceOf(device));
   }
   const auto daemon = dump.find("daemon");
   if (daemon == dump.end() || !daemon->is_object()) return true;
@@ -330,8 +328,6 @@ Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced) {
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Less is usual where other programs run now and then.
 constexpr uint64_t kMuchWaitMs = 1000;

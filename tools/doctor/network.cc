@@ -217,8 +217,8 @@ std::map<std::string, SocketHolder> FindHolders(const Machine& machine,
 namespace {
 
 constexpr char kPortSuffix[] = ":12B7";  // 4791 as it appears in /proc/net/udp.
-constexpr size_t kLocalAddress = 1;      // Indices of words in a line of it.
-constexpr size_t kInode = 9;
+constexpr size_t kUdpAddress = 1;        // Indices of words in a line of it.
+constexpr size_t kUdpInode = 9;
 
 /// Inodes of the sockets that are bound to the port.
 std::set<std::string> SocketsOfPort(const Machine& machine) {
@@ -227,8 +227,8 @@ std::set<std::string> SocketsOfPort(const Machine& machine) {
     const std::string text = machine.Read(table).value_or("");
     for (const absl::string_view line : absl::StrSplit(text, '\n')) {
       const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
-      if (words.size() <= kInode || !absl::EndsWith(words[kLocalAddress], kPortSuffix)) continue;
-      inodes.insert(words[kInode]);
+      if (words.size() <= kUdpInode || !absl::EndsWith(words[kUdpAddress], kPortSuffix)) continue;
+      inodes.insert(words[kUdpInode]);
     }
   }
   return inodes;
@@ -280,8 +280,8 @@ Findings CheckRocePort(const RocePortFacts& facts, bool beside_kernel) {
 namespace {
 
 constexpr char kSigns[] = "@uroced/address/";  // The kernel writes '@' for the name's first byte.
-constexpr size_t kInode = 6;                   // Indices of words in a line of /proc/net/unix.
-constexpr size_t kName = 7;
+constexpr size_t kUnixInode = 6;               // Indices of words in a line of /proc/net/unix.
+constexpr size_t kUnixName = 7;
 
 /// An address on an interface, by its index.
 using Place = std::pair<uint64_t, std::string>;
@@ -292,11 +292,11 @@ std::map<Place, std::vector<std::string>> ReadSigns(const Machine& machine) {
   const std::string text = machine.Read("/proc/net/unix").value_or("");
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
-    if (words.size() <= kName || !absl::StartsWith(words[kName], kSigns)) continue;
-    const std::vector<std::string> parts = absl::StrSplit(words[kName], '/');
+    if (words.size() <= kUnixName || !absl::StartsWith(words[kUnixName], kSigns)) continue;
+    const std::vector<std::string> parts = absl::StrSplit(words[kUnixName], '/');
     uint64_t ifindex = 0;
     if (parts.size() != 5 || !absl::SimpleAtoi(parts[2], &ifindex)) continue;
-    signs[{ifindex, parts[3]}].push_back(words[kInode]);
+    signs[{ifindex, parts[3]}].push_back(words[kUnixInode]);
   }
   std::erase_if(signs, [](const auto& place) { return place.second.size() < 2; });
   return signs;
@@ -316,7 +316,7 @@ std::string TextOf(const SocketHolder& holder) {
                          : absl::StrCat(holder.name, " (pid ", holder.pid, ")");
 }
 
-Finding Check(const SharedAddresses& shared, pid_t daemon) {
+Finding CheckShared(const SharedAddresses& shared, pid_t daemon) {
   const auto names = absl::StrJoin(
       shared.holders, " and by ",
       [](std::string* text, const SocketHolder& holder) { absl::StrAppend(text, TextOf(holder)); });
@@ -356,7 +356,7 @@ std::vector<SharedAddresses> ReadSharedAddresses(const Machine& machine) {
 Findings CheckSharedAddresses(const std::vector<SharedAddresses>& shared, pid_t daemon) {
   if (shared.empty()) return {{Level::kOk, "addresses", "each is served by one NIC", ""}};
   Findings findings;
-  for (const SharedAddresses& one : shared) findings.push_back(Check(one, daemon));
+  for (const SharedAddresses& one : shared) findings.push_back(CheckShared(one, daemon));
   return findings;
 }
 

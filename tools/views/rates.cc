@@ -115,8 +115,6 @@ std::string CounterName(const std::string& name) {
 
 namespace {
 
-constexpr double kBitsPerByte = 8;
-
 /// What has passed since the dump before.
 struct Traffic {
   uint64_t sent_bytes = 0;
