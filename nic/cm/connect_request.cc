@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds REQ, REP and SIDR_REQ as rdma_cm does for RoCEv2 (docs/protocol/cm.md, sections 2, 3 and
-// 6), with their time codes and private data. Pure.
 #include "nic/cm/connect_request.h"
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 
 namespace uroce::nic::cm {
 
-// Decodes the connection manager's time codes (docs/protocol/cm.md, section 6). Pure.
+// ---- time codes ----
 
 /// The time of a code: 4.096 us * 2^code. As in Linux's CM it is computed as 2^(code - 8) ms, at
 /// least 1 ms.   Range: code <= 31.
@@ -39,7 +39,7 @@ constexpr uint8_t AckTimeout(uint8_t ack_delay, uint8_t packet_life_time) {
   return static_cast<uint8_t>(std::min(31, longer + (shorter >= longer - 1 ? 1 : 0)));
 }
 
-// Copies private data into the fixed fields of messages. Pure.
+// ---- private data ----
 
 /// Returns a field that starts with `data` and ends in zeros.   Range: `data` fits.
 template <size_t bytes>
@@ -49,7 +49,7 @@ wire::CmBytes<bytes> Padded(std::span<const uint8_t> data) {
   return field;
 }
 
-// Builds requests as rdma_cm does for RoCEv2 (docs/protocol/cm.md, sections 2 and 3). Pure.
+// ---- requests ----
 
 /// Makes the REQ of a connection.   Range: private data of at most kConnectPrivateBytes.
 wire::CmReq MakeReq(CommId id, const ConnectParameters& parameters);

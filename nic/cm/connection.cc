@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection: its states, its timers, and what each message does to it (docs/protocol/cm.md,
-// section 4). Pure.
 #include "nic/cm/connection.h"
 
 #include <algorithm>
@@ -9,9 +7,6 @@
 #include "pipeline/wire/gsi.h"
 
 namespace uroce::nic::cm {
-
-// Calls of the program, and deadlines.
-
 namespace {
 
 /// Marks the transaction of a DREQ.
@@ -20,6 +15,8 @@ constexpr uint64_t kDreqExchange = uint64_t{1} << 32;
 constexpr uint64_t kInquiryExchange = uint64_t{2} << 32;
 
 }  // namespace
+
+// ---- calls of the program, and deadlines ----
 
 std::string_view StateName(State state) {
   constexpr std::string_view kNames[] = {"IDLE",      "REQ_SENT",  "MRA_REQ_RCVD", "REP_RCVD",
@@ -245,7 +242,7 @@ void Connection::Raise(EventKind kind, const wire::CmMessage& message, bool time
                   .message = message});
 }
 
-// Messages of the peer. The Manager has checked that they come from this connection's peer.
+// ---- messages of the peer; the Manager has checked that they come from it ----
 
 void Connection::OnReq(const Route& route, BindingId listener, const wire::RdmaCmHeader& header,
                        const wire::CmMessage& message) {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection manager: all connections and service resolutions of a daemon, found by their ids
-// and by their peers. Pure.
 #include "nic/cm/manager.h"
 
 #include <algorithm>
 #include <type_traits>
 
 namespace uroce::nic::cm {
-
-// Calls of programs, deadlines, and the tables.
-
 namespace {
 
 uint64_t SecretFrom(const RandomSource& random) {
@@ -17,7 +12,29 @@ uint64_t SecretFrom(const RandomSource& random) {
   return high << 32 | random();
 }
 
+constexpr uint8_t kLeastMtu = 1;  // 256 bytes.
+constexpr uint8_t kMostMtu = 5;   // 4096 bytes.
+constexpr uint8_t kExtendedXrc = 1;
+
+/// The reason to reject a REQ for any listener, if there is one.
+std::optional<wire::RejReason> ReasonAgainst(const wire::CmReq& req) {
+  const bool xrc = req.transport == wire::CmTransport::kExtended;
+  if (req.transport == wire::CmTransport::kRd || (xrc && req.extended_transport != kExtendedXrc)) {
+    return wire::RejReason::kInvalidTransport;
+  }
+  if (req.path_mtu < kLeastMtu || req.path_mtu > kMostMtu) return wire::RejReason::kInvalidMtu;
+  return std::nullopt;
+}
+
+uint64_t CaGuidIn(const wire::CmRej& rej) {
+  uint64_t guid = 0;
+  for (size_t i = 0; i < sizeof guid; ++i) guid = guid << 8 | rej.info[i];
+  return guid;
+}
+
 }  // namespace
+
+// ---- calls of programs, deadlines, tables ----
 
 Manager::Manager(const Config& config, RandomSource random)
     : config_(config),
@@ -271,31 +288,8 @@ void Manager::ReturnPlace(Entry<Object>& entry) {
   entry.place = BindingId{};
 }
 
-// Finds the connection that a message belongs to, and answers messages that belong to none.
-
-namespace {
-
-constexpr uint8_t kLeastMtu = 1;  // 256 bytes.
-constexpr uint8_t kMostMtu = 5;   // 4096 bytes.
-constexpr uint8_t kExtendedXrc = 1;
-
-/// The reason to reject a REQ for any listener, if there is one.
-std::optional<wire::RejReason> ReasonAgainst(const wire::CmReq& req) {
-  const bool xrc = req.transport == wire::CmTransport::kExtended;
-  if (req.transport == wire::CmTransport::kRd || (xrc && req.extended_transport != kExtendedXrc)) {
-    return wire::RejReason::kInvalidTransport;
-  }
-  if (req.path_mtu < kLeastMtu || req.path_mtu > kMostMtu) return wire::RejReason::kInvalidMtu;
-  return std::nullopt;
-}
-
-uint64_t CaGuidIn(const wire::CmRej& rej) {
-  uint64_t guid = 0;
-  for (size_t i = 0; i < sizeof guid; ++i) guid = guid << 8 | rej.info[i];
-  return guid;
-}
-
-}  // namespace
+// ---- messages ----
+// Each goes to the connection that it belongs to; the manager answers those that belong to none.
 
 void Manager::OnMad(const Route& route, std::span<const uint8_t> mad, Nanos now) {
   wire::CmMessage message;

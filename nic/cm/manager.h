@@ -25,8 +25,6 @@
 
 namespace uroce::nic::cm {
 
-// Orders the communications by their next deadline. Pure.
-
 /// One deadline per id. Owned by the manager, which passes the previous deadline of an id.
 class Deadlines {
  public:
@@ -45,9 +43,6 @@ class Deadlines {
  private:
   std::set<std::pair<Nanos, CommId>> due_;
 };
-
-// The connection manager of a daemon: all communications of all programs on all devices. Pure: MADs
-// and calls come in together with the time, datagrams and events go out as values.
 
 /// Returns 32 random bits that outsiders cannot guess.
 using RandomSource = std::function<uint32_t()>;

@@ -11,8 +11,6 @@
 
 namespace uroce::nic::cm {
 
-// Limits the rate of connection requests from the network. Pure.
-
 /// Allows a number of requests per second, and a burst of requests that arrive together. Requests
 /// above that are dropped: a well-behaved peer repeats them.
 class RequestLimit {
@@ -33,8 +31,6 @@ class RequestLimit {
   Nanos window_;
   Nanos next_{INT64_MIN / 2};  ///< The time of the next request if all kept the interval.
 };
-
-// Limits the rate of connection requests per source address. Pure.
 
 /// Sources share buckets by a hash that they cannot predict. A source that floods therefore blocks
 /// few others, and memory is bounded for any number of sources.

@@ -17,8 +17,6 @@
 
 namespace uroce::nic::cm {
 
-// Inputs and outputs of the connection manager, as values. Pure.
-
 using wire::CommId;
 
 /// Names a bound address and port of this host; 0 names none.
@@ -164,7 +162,7 @@ struct QueuePairAttributes {
   friend bool operator==(const QueuePairAttributes&, const QueuePairAttributes&) = default;
 };
 
-// The outputs of the connection manager: datagrams, events, counters. Pure.
+// ---- outputs ----
 
 /// Written by one thread, that of the connection manager.
 struct Counters {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs neighbours and the GSI on the control thread, and gives them a channel for frames by the
-// workers.
 #include "nic/connections/path_services.h"
 
 #include <sys/epoll.h>
@@ -11,6 +9,12 @@
 #include "pipeline/base/counters.h"
 
 namespace uroce::nic {
+namespace {
+
+constexpr LinkChannel::Pace kGsiPace{.frames_per_turn = 256, .pause = Nanos(0)};
+constexpr LinkChannel::Pace kHostPace{.frames_per_turn = 64, .pause = Nanos(1'000'000)};
+
+}  // namespace
 
 LinkChannel::LinkChannel(EventLoop& loop, datapath::FrameLink& link, datapath::Worker& worker,
                          Pace pace)
@@ -47,13 +51,6 @@ void LinkChannel::OnFrames() {
   loop_.Cancel(again_);
   again_ = loop_.After(pace_.pause, [this] { OnFrames(); });
 }
-
-namespace {
-
-constexpr LinkChannel::Pace kGsiPace{.frames_per_turn = 256, .pause = Nanos(0)};
-constexpr LinkChannel::Pace kHostPace{.frames_per_turn = 64, .pause = Nanos(1'000'000)};
-
-}  // namespace
 
 PathServices::PathServices(EventLoop& loop, Nic& nic)
     : loop_(loop),

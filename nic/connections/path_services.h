@@ -18,8 +18,6 @@
 
 namespace uroce::nic {
 
-// A channel for frames between the control thread and a device, over a link to the device's worker.
-
 /// Takes a bounded number of frames per turn of the loop, so that a flood delays other work of the
 /// control thread little. Control thread.
 class LinkChannel final : public FrameChannel {
@@ -52,9 +50,6 @@ class LinkChannel final : public FrameChannel {
   EventLoop::Id watch_ = 0;
   EventLoop::Id again_ = 0;
 };
-
-// Runs neighbour resolution and the datagrams of queue pair 1: provides the time of the control
-// thread, the kernel, the NICs, and links to the workers.
 
 /// Control thread.
 class PathServices {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs rdma_cm's service on the control thread: its Environment, and the files of programs that use
-// it.
 #include "nic/connections/rdma_cm_host.h"
 
 #include <endian.h>

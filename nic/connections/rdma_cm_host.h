@@ -24,8 +24,6 @@
 
 namespace uroce::nic {
 
-// Runs rdma_cm's service: provides the time, devices, neighbours, and datagrams.
-
 /// Control thread.
 class RdmaCmHost final : private rdma_cm::Environment {
  public:
@@ -73,8 +71,6 @@ class RdmaCmHost final : private rdma_cm::Environment {
   rdma_cm::Service service_;
   Gsi& gsi_;
 };
-
-// A program's open files of rdma_cm, and the sockets that represent them.
 
 /// Control thread. The program holds one end of each socket pair; bytes sent to it say that events
 /// wait. The daemon's end receives nothing: its hang-up means that the file is closed.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a NIC holds in the kernel beside its port: TAP interfaces, memberships of multicast groups,
-// and the signs by which NICs with one address find each other.
 #include "nic/net/kernel_resources.h"
 
 #include <fcntl.h>
@@ -44,27 +42,6 @@ Fd Sign(const AddressSigns::Place& place, int number, bool& is_taken) {
   is_taken |= errno == EADDRINUSE;
   return {};
 }
-
-}  // namespace
-
-// All numbers are tried: one that ended has left a lower number free.
-std::vector<AddressSigns::Place> AddressSigns::Show(const std::set<Place>& places) {
-  std::erase_if(signs_, [&](const auto& sign) { return !places.contains(sign.first); });
-  std::vector<Place> shared;
-  for (const Place& place : places) {
-    if (signs_.contains(place)) continue;
-    Fd& own = signs_[place];
-    bool is_taken = false;
-    for (int number = 0; number < kNumbers; ++number) {
-      Fd sign = Sign(place, number, is_taken);
-      if (!own) own = std::move(sign);
-    }
-    if (is_taken) shared.push_back(place);
-  }
-  return shared;
-}
-
-namespace {
 
 group_req RequestFor(int ifindex, const Gid& group) {
   group_req request{};
@@ -111,26 +88,6 @@ Fd Filter(int ifindex, const Gid& group) {
   return Fd();
 }
 
-}  // namespace
-
-absl::Status KernelGroups::Set(const std::set<Place>& wanted) {
-  std::erase_if(joined_, [&wanted](const auto& entry) { return !wanted.contains(entry.first); });
-  absl::Status status;
-  for (const auto& [ifindex, group] : wanted) {
-    if (joined_.contains({ifindex, group})) continue;
-    Fd fd = how_ == How::kJoin ? Join(ifindex, group) : Filter(ifindex, group);
-    if (fd) {
-      joined_.emplace(Place{ifindex, group}, std::move(fd));
-      continue;
-    }
-    status = absl::UnavailableError(absl::StrCat("group ", FormatAddress(group), " on interface ",
-                                                 ifindex, ": ", std::strerror(errno)));
-  }
-  return status;
-}
-
-namespace {
-
 ifreq Request(const std::string& name) {
   ifreq request{};
   std::copy_n(name.begin(), std::min<size_t>(name.size(), IFNAMSIZ - 1), request.ifr_name);
@@ -168,6 +125,39 @@ absl::Status Configure(const std::string& name, const Mac& mac, uint32_t mtu_byt
 }
 
 }  // namespace
+
+// All numbers are tried: one that ended has left a lower number free.
+std::vector<AddressSigns::Place> AddressSigns::Show(const std::set<Place>& places) {
+  std::erase_if(signs_, [&](const auto& sign) { return !places.contains(sign.first); });
+  std::vector<Place> shared;
+  for (const Place& place : places) {
+    if (signs_.contains(place)) continue;
+    Fd& own = signs_[place];
+    bool is_taken = false;
+    for (int number = 0; number < kNumbers; ++number) {
+      Fd sign = Sign(place, number, is_taken);
+      if (!own) own = std::move(sign);
+    }
+    if (is_taken) shared.push_back(place);
+  }
+  return shared;
+}
+
+absl::Status KernelGroups::Set(const std::set<Place>& wanted) {
+  std::erase_if(joined_, [&wanted](const auto& entry) { return !wanted.contains(entry.first); });
+  absl::Status status;
+  for (const auto& [ifindex, group] : wanted) {
+    if (joined_.contains({ifindex, group})) continue;
+    Fd fd = how_ == How::kJoin ? Join(ifindex, group) : Filter(ifindex, group);
+    if (fd) {
+      joined_.emplace(Place{ifindex, group}, std::move(fd));
+      continue;
+    }
+    status = absl::UnavailableError(absl::StrCat("group ", FormatAddress(group), " on interface ",
+                                                 ifindex, ": ", std::strerror(errno)));
+  }
+  return status;
+}
 
 absl::StatusOr<Fd> OpenTap(const std::string& name, const Mac& mac, uint32_t mtu_bytes) {
   Fd tap(open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK));

@@ -18,7 +18,7 @@
 
 namespace uroce::nic {
 
-// Finds out whether another NIC, of this daemon or another, serves the same address of the kernel.
+// ---- signs of addresses ----
 
 /// The addresses of one NIC on interfaces of the kernel. Each has a sign that others can see: a
 /// Unix socket to which nobody connects, bound to the abstract name
@@ -41,8 +41,8 @@ class AddressSigns {
   std::map<Place, Fd> signs_;
 };
 
-// Multicast groups that the kernel joins for a port: it sends IGMP and MLD, and accepts the groups'
-// frames in the filter of its interface.
+// ---- multicast groups ----
+// The kernel sends IGMP and MLD, and accepts the groups' frames in the filter of the interface.
 
 /// The groups of one port. Control thread.
 class KernelGroups {
@@ -64,7 +64,7 @@ class KernelGroups {
   std::map<Place, Fd> joined_;
 };
 
-// A TAP: an Ethernet interface of the kernel whose other end is an fd.
+// ---- TAP interfaces ----
 
 /// Opens the TAP `name`, creates it unless it exists, sets its MAC `mac` and an MTU of `mtu_bytes`,
 /// and brings it up. One read or write moves one frame; reads do not block. A TAP created here is

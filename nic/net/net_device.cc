@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What paths need to know about a device of the daemon: its addresses (the GID table), its link,
-// its place in the network. Pure.
 #include "nic/net/net_device.h"
 
 #include <algorithm>

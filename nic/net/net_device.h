@@ -16,8 +16,6 @@
 
 namespace uroce::nic {
 
-// The GIDs of one port: its default GID and its addresses, all RoCE v2. Pure.
-
 /// One GID. The same address in two VLANs makes two entries.
 struct GidEntry {
   Gid gid;
@@ -51,8 +49,6 @@ class GidTable {
   std::array<std::optional<GidEntry>, kLength> slots_;
   std::vector<InterfaceAddress> addresses_;
 };
-
-// The properties of one of the daemon's devices that paths depend on.
 
 /// Implemented by the daemon's NICs, and by tests. Control thread.
 class NetDevice {

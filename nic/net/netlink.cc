@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the kernel for links, addresses, routes and neighbours in the daemon's network namespace,
-// and reads its news about them.
 #include "nic/net/netlink.h"
 
 #include <arpa/inet.h>
@@ -29,6 +27,61 @@ constexpr uint8_t kIpv4Bits = 96;
 constexpr uint16_t kKnownStates =
     NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE;
 constexpr uint16_t kUnsureStates = NUD_STALE | NUD_FAILED;
+
+constexpr uint16_t kDiscardPort = 9;
+// The kernel sends a list in datagrams of up to this size.
+constexpr size_t kListBytes = 32768;
+constexpr int kDatagramsPerLook = 32;
+constexpr int kListAttempts = 3;
+constexpr size_t kGidBits = 128;
+
+uint8_t FamilyOf(const Gid& gid) { return gid.is_ipv4() ? AF_INET : AF_INET6; }
+
+ndmsg NeighbourHeader(int ifindex, const Gid& address) {
+  ndmsg header{};
+  header.ndm_family = FamilyOf(address);
+  header.ndm_ifindex = ifindex;
+  return header;
+}
+
+/// Sends an empty datagram to the neighbour's discard port, so that the kernel resolves it.
+void SendToDiscard(int ifindex, const Gid& address) {
+  const Fd probe(socket(FamilyOf(address), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  char interface[IF_NAMESIZE] = "";
+  if_indextoname(static_cast<uint32_t>(ifindex), interface);
+  setsockopt(probe.get(), SOL_SOCKET, SO_BINDTODEVICE, interface, sizeof(interface));
+  sockaddr_storage to{};
+  socklen_t length = sizeof(sockaddr_in);
+  if (address.is_ipv4()) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(to);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(kDiscardPort);
+    std::memcpy(&v4.sin_addr, AddressBytes(address).data(), 4);
+  } else {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(to);
+    length = sizeof(v6);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(kDiscardPort);
+    v6.sin6_scope_id = static_cast<uint32_t>(ifindex);
+    std::memcpy(&v6.sin6_addr, address.bytes.data(), 16);
+  }
+  sendto(probe.get(), nullptr, 0, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&to), length);
+}
+
+void AddNews(const NetlinkMessage& message, NetlinkNews& news) {
+  switch (message.header.nlmsg_type) {
+    case RTM_NEWNEIGH:
+    case RTM_DELNEIGH:
+      if (const auto neighbour = ReadNeighbour(message)) news.neighbours.push_back(*neighbour);
+      return;
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE:
+      news.routes = true;
+      return;
+    default:
+      news.links = true;
+  }
+}
 
 }  // namespace
 
@@ -168,65 +221,6 @@ std::optional<LinkAddress> ReadAddress(const NetlinkMessage& message) {
   return LinkAddress{static_cast<int>(fixed->ifa_index), *gid,
                      static_cast<uint8_t>(base + fixed->ifa_prefixlen)};
 }
-
-namespace {
-
-constexpr uint16_t kDiscardPort = 9;
-// The kernel sends a list in datagrams of up to this size.
-constexpr size_t kListBytes = 32768;
-constexpr int kDatagramsPerLook = 32;
-constexpr int kListAttempts = 3;
-constexpr size_t kGidBits = 128;
-
-uint8_t FamilyOf(const Gid& gid) { return gid.is_ipv4() ? AF_INET : AF_INET6; }
-
-ndmsg NeighbourHeader(int ifindex, const Gid& address) {
-  ndmsg header{};
-  header.ndm_family = FamilyOf(address);
-  header.ndm_ifindex = ifindex;
-  return header;
-}
-
-/// Sends an empty datagram to the neighbour's discard port, so that the kernel resolves it.
-void SendToDiscard(int ifindex, const Gid& address) {
-  const Fd probe(socket(FamilyOf(address), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  char interface[IF_NAMESIZE] = "";
-  if_indextoname(static_cast<uint32_t>(ifindex), interface);
-  setsockopt(probe.get(), SOL_SOCKET, SO_BINDTODEVICE, interface, sizeof(interface));
-  sockaddr_storage to{};
-  socklen_t length = sizeof(sockaddr_in);
-  if (address.is_ipv4()) {
-    auto& v4 = reinterpret_cast<sockaddr_in&>(to);
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(kDiscardPort);
-    std::memcpy(&v4.sin_addr, AddressBytes(address).data(), 4);
-  } else {
-    auto& v6 = reinterpret_cast<sockaddr_in6&>(to);
-    length = sizeof(v6);
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(kDiscardPort);
-    v6.sin6_scope_id = static_cast<uint32_t>(ifindex);
-    std::memcpy(&v6.sin6_addr, address.bytes.data(), 16);
-  }
-  sendto(probe.get(), nullptr, 0, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&to), length);
-}
-
-void AddNews(const NetlinkMessage& message, NetlinkNews& news) {
-  switch (message.header.nlmsg_type) {
-    case RTM_NEWNEIGH:
-    case RTM_DELNEIGH:
-      if (const auto neighbour = ReadNeighbour(message)) news.neighbours.push_back(*neighbour);
-      return;
-    case RTM_NEWROUTE:
-    case RTM_DELROUTE:
-      news.routes = true;
-      return;
-    default:
-      news.links = true;
-  }
-}
-
-}  // namespace
 
 /// The answer of the kernel, or its errno.
 struct Netlink::Answer {

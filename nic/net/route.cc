@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The routes of a port that is a host itself: how the settings write them, and the next hop that
-// they give for a destination. Pure.
 #include "nic/net/route.h"
 
 #include <algorithm>
@@ -35,37 +33,6 @@ bool HasBitsBehind(const IpPrefix& prefix) {
   return false;
 }
 
-}  // namespace
-
-absl::StatusOr<Route> ParseRoute(absl::string_view text) {
-  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
-  if (words.size() != 3 || words[1] != "via") {
-    return Bad(text, "is not a route such as 10.9.0.0/16 via 192.0.2.7");
-  }
-  const absl::StatusOr<IpPrefix> prefix = ParseIpPrefix(words[0]);
-  if (!prefix.ok()) return prefix.status();
-  if (HasBitsBehind(*prefix)) return Bad(text, "has bits set behind its prefix");
-  const absl::StatusOr<Gid> gateway = ParseNextHop(words[2]);
-  if (!gateway.ok()) return gateway.status();
-  if (gateway->is_ipv4() != prefix->gid.is_ipv4()) {
-    return Bad(text, "joins IPv4 and IPv6; both sides must be of one family");
-  }
-  return Route{prefix->gid, prefix->bits, *gateway};
-}
-
-absl::StatusOr<Route> ParseGateway(absl::string_view text) {
-  const absl::StatusOr<Gid> gateway = ParseNextHop(text);
-  if (!gateway.ok()) return gateway.status();
-  return ParseRoute(absl::StrCat(gateway->is_ipv4() ? "0.0.0.0/0" : "::/0", " via ", text));
-}
-
-std::string FormatRoute(const Route& route) {
-  const InterfaceAddress prefix{route.prefix, route.prefix_bits};
-  return absl::StrCat(FormatInterfaceAddress(prefix), " via ", FormatAddress(route.gateway));
-}
-
-namespace {
-
 struct Match {
   int prefix_bits = -1;
   Gid hop;
@@ -99,6 +66,33 @@ Match BestMatch(const std::vector<InterfaceAddress>& addresses, const std::vecto
 }
 
 }  // namespace
+
+absl::StatusOr<Route> ParseRoute(absl::string_view text) {
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
+  if (words.size() != 3 || words[1] != "via") {
+    return Bad(text, "is not a route such as 10.9.0.0/16 via 192.0.2.7");
+  }
+  const absl::StatusOr<IpPrefix> prefix = ParseIpPrefix(words[0]);
+  if (!prefix.ok()) return prefix.status();
+  if (HasBitsBehind(*prefix)) return Bad(text, "has bits set behind its prefix");
+  const absl::StatusOr<Gid> gateway = ParseNextHop(words[2]);
+  if (!gateway.ok()) return gateway.status();
+  if (gateway->is_ipv4() != prefix->gid.is_ipv4()) {
+    return Bad(text, "joins IPv4 and IPv6; both sides must be of one family");
+  }
+  return Route{prefix->gid, prefix->bits, *gateway};
+}
+
+absl::StatusOr<Route> ParseGateway(absl::string_view text) {
+  const absl::StatusOr<Gid> gateway = ParseNextHop(text);
+  if (!gateway.ok()) return gateway.status();
+  return ParseRoute(absl::StrCat(gateway->is_ipv4() ? "0.0.0.0/0" : "::/0", " via ", text));
+}
+
+std::string FormatRoute(const Route& route) {
+  const InterfaceAddress prefix{route.prefix, route.prefix_bits};
+  return absl::StrCat(FormatInterfaceAddress(prefix), " via ", FormatAddress(route.gateway));
+}
 
 absl::StatusOr<NextHop> FindNextHop(const std::vector<InterfaceAddress>& addresses,
                                     const std::vector<Route>& routes, const Gid& source,

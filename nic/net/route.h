@@ -15,8 +15,6 @@
 
 namespace uroce::nic {
 
-// Routes of a port beyond its own prefixes. Pure.
-
 /// A route to a prefix by a gateway that is on link. IPv4 as ::ffff:a.b.c.d. A route serves only
 /// destinations of its gateway's family: "::/0" contains no IPv4 address.
 struct Route {
@@ -33,8 +31,6 @@ absl::StatusOr<Route> ParseRoute(absl::string_view text);
 absl::StatusOr<Route> ParseGateway(absl::string_view text);
 /// Formats as "10.9.0.0/16 via 192.0.2.7".
 std::string FormatRoute(const Route& route);
-
-// Routes of a port that is a host of its own: from a destination to a neighbour. Pure.
 
 /// A neighbour on one of the VLANs of a port.
 struct NextHop {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects the host of a port to the network: the channel for frames that are not RoCE, and the
-// timer of the host.
 #include "nic/paths/host_stack.h"
 
 #include <spdlog/spdlog.h>

@@ -15,8 +15,6 @@
 
 namespace uroce::nic {
 
-// A channel for frames between the control thread and one device.
-
 /// Implemented on a link to the device's worker (nic/connections/path_services), and by tests.
 /// Control thread.
 class FrameChannel {
@@ -34,8 +32,6 @@ class FrameChannel {
   /// Whether all frames sent have left for the port.
   virtual bool is_idle() const = 0;
 };
-
-// Runs the Host of one port: gives it frames and the time, and passes on its events.
 
 /// Control thread.
 class HostStack {

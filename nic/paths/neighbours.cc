@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the next hop of a path and its MAC, from the kernel or from the port's own host, and
-// follows changes; look-ups for programs, with limits for each user.
 #include "nic/paths/neighbours.h"
 
 #include <algorithm>

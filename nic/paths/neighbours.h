@@ -23,8 +23,6 @@
 
 namespace uroce::nic {
 
-// Finds the MAC of the next hop of a path, and follows its changes while the path is in use.
-
 /// Devices of the daemon, and devices on its in-process wires, know each other. Beside a kernel
 /// interface, the kernel's routes and neighbours decide, as if the kernel sent each packet: when
 /// they change, the paths of live queue pairs change. A port that is a host of its own resolves
@@ -118,7 +116,7 @@ class Neighbours {
   Nanos check_at_ = kNever;
 };
 
-// Neighbour lookups for many callers, each with its own timeout.
+// ---- look-ups for programs ----
 
 /// A thousand connections to one host share one lookup. Control thread.
 class NeighbourLookups {

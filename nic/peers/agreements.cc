@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out which peers run this software and what they support, by questions and answers that may
-// be lost or forged. Pure.
 #include "nic/peers/agreements.h"
 
 #include <algorithm>

@@ -20,8 +20,6 @@
 
 namespace uroce::nic::peers {
 
-// Inputs and outputs of the agreements with peers, as values. Pure.
-
 /// A path: an address of ours and one of a peer.
 struct Key {
   uint32_t device = 0;   ///< Index among the daemon's devices.
@@ -76,9 +74,6 @@ struct Counters {
   uint64_t no_room = 0;      ///< Paths whose peers are not asked: there are too many.
   uint64_t fell_silent = 0;  ///< Peers that had agreed and have stopped answering.
 };
-
-// Finds out which peers run this software and what they support beyond the standard: asks peers and
-// answers their questions. Pure.
 
 struct Config {
   /// Of the devices 0, 1 ...: bits of wire::Capabilities.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rdma_cm_id as the service keeps it, and the attributes that it gives the program for its
-// queue pair (docs/protocol/cm.md, section 5). Pure.
 #include "nic/rdma_cm/endpoint.h"
 
 #include <algorithm>

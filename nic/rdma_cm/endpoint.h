@@ -14,8 +14,6 @@
 
 namespace uroce::nic::rdma_cm {
 
-// One rdma_cm_id as the service keeps it. Pure.
-
 /// The Q_Key of datagrams between endpoints of the port spaces UDP and IB.
 inline constexpr uint32_t kDatagramQkey = 0x01234567;
 
@@ -55,8 +53,7 @@ struct Endpoint {
   bool is_xrc() const { return qp_type == IBV_QPT_XRC_SEND || qp_type == IBV_QPT_XRC_RECV; }
 };
 
-// Attributes for ibv_modify_qp of the queue pairs of endpoints (docs/protocol/cm.md, section 5).
-// Pure.
+// ---- attributes for ibv_modify_qp ----
 
 /// The address vector for packets on `path`. `gid_index`: of the path's source.
 ibv_ah_attr AddressVectorOf(const PathRecord& path, uint8_t gid_index);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// rdma_cm for programs: endpoints (rdma_cm_ids) with addresses, routes and connections, above the
-// connection manager. Pure: the daemon is behind an Environment.
 #include "nic/rdma_cm/service.h"
 
 #include <algorithm>
@@ -10,9 +8,6 @@
 #include "pipeline/wire/cm/codec.h"
 
 namespace uroce::nic::rdma_cm {
-
-// The service's tables and timers, and the clients, devices and messages that come and go.
-
 namespace {
 
 /// Datagrams of a device that wait for room; further ones are dropped, and the protocol repeats
@@ -35,7 +30,11 @@ bool IsSupported(wire::PortSpace space, ibv_qp_type qp_type) {
   }
 }
 
+constexpr uint8_t kMostAckTimeout = 31;
+
 }  // namespace
+
+// ---- Service ----
 
 Service::Service(const ServiceConfig& config, Environment& environment, cm::RandomSource random)
     : impl_(std::make_unique<ServiceImpl>(config, environment, std::move(random))) {}
@@ -280,13 +279,7 @@ EndpointInfo ServiceImpl::Describe(const Endpoint& endpoint) const {
   return info;
 }
 
-// The calls of one program: each finds its endpoint, executes, and passes its events on.
-
-namespace {
-
-constexpr uint8_t kMostAckTimeout = 31;
-
-}  // namespace
+// ---- Client: each call finds its endpoint, executes, and passes its events on ----
 
 Client::~Client() { service_.RemoveClient(number_); }
 

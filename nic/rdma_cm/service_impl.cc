@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of rdma_cm's service: what each call on an endpoint and each event of the connection
-// manager does. Only the sources of this folder include it.
 #include "nic/rdma_cm/service_impl.h"
 
 #include <algorithm>
@@ -9,9 +7,6 @@
 #include "nic/rdma_cm/endpoint.h"
 
 namespace uroce::nic::rdma_cm {
-
-// Binds endpoints to addresses and devices, and resolves addresses and routes of peers.
-
 namespace {
 
 /// The time code that Linux 6.1 assumes for RoCE (docs/protocol/cm.md, section 5).
@@ -32,7 +27,66 @@ uint32_t FlowLabelOf(const Endpoint& endpoint) {
   return (endpoint.local.port * 31u + endpoint.remote.port) & kFlowLabelMask;
 }
 
+constexpr uint32_t kMostBacklog = cm::Bindings::kPlaces;
+constexpr uint8_t kMostRetries = 7;
+constexpr uint8_t kVendorOption = 35;  // Not supported (docs/protocol/cm.md, section 9).
+
+constexpr auto kConsumerDefined = static_cast<uint8_t>(wire::RejReason::kConsumerDefined);
+
+/// The peer program's private data, behind the addresses.
+template <size_t bytes>
+PrivateData BehindHeader(const wire::CmBytes<bytes>& field) {
+  return PrivateData(std::span(field).subspan(wire::kRdmaCmHeaderBytes));
+}
+
+ibv_qp_type TypeOf(const wire::CmReq& req) {
+  if (req.transport == wire::CmTransport::kExtended) return IBV_QPT_XRC_RECV;
+  return req.transport == wire::CmTransport::kUc ? IBV_QPT_UC : IBV_QPT_RC;
+}
+
+// What one side serves is the limit of what the other may have outstanding.
+ConnectionParameters ParametersOf(const wire::CmReq& req) {
+  return {.responder_resources = req.initiator_depth,
+          .initiator_depth = req.responder_resources,
+          .flow_control = req.end_to_end_flow_control,
+          .retry_count = req.retry_count,
+          .rnr_retry_count = req.rnr_retry_count,
+          .srq = req.srq,
+          .qpn = req.local_qpn};
+}
+
+ConnectionParameters ParametersOf(const wire::CmRep& rep) {
+  return {.responder_resources = rep.initiator_depth,
+          .initiator_depth = rep.responder_resources,
+          .flow_control = rep.end_to_end_flow_control,
+          .rnr_retry_count = rep.rnr_retry_count,
+          .srq = rep.srq,
+          .qpn = rep.local_qpn};
+}
+
+PathRecord PathAlong(const cm::Route& route) {
+  return {.source = route.local,
+          .destination = route.remote,
+          .flow_label = route.flow_label,
+          .hop_limit = route.hop_limit,
+          .traffic_class = route.traffic_class,
+          .sl = route.sl};
+}
+
+/// Adds the path of a REQ, with its MTU and timeout.
+void AddPathOf(const wire::CmReq& req, PathRecord& path) {
+  const uint8_t timeout = req.primary.local_ack_timeout;
+  path.mtu = req.path_mtu;
+  path.packet_life_time = timeout != 0 ? static_cast<uint8_t>(timeout - 1) : uint8_t{0};
+}
+
+int ReasonOf(const wire::CmMessage& message) {
+  return static_cast<int>(std::get<wire::CmRej>(message.body).reason);
+}
+
 }  // namespace
+
+// ---- addresses and routes, multicast ----
 
 Result ServiceImpl::Bind(Endpoint& endpoint, const SocketAddress& address) {
   if (endpoint.state != State::kIdle) return Result::kWrongState;
@@ -188,17 +242,7 @@ Result ServiceImpl::LeaveMulticast(Endpoint& endpoint, MembershipId membership) 
   return Result::kOk;
 }
 
-// Calls on listeners and connections: listen, connect, accept, reject, disconnect.
-
-namespace {
-
-constexpr uint32_t kMostBacklog = cm::Bindings::kPlaces;
-constexpr uint8_t kMostRetries = 7;
-constexpr uint8_t kVendorOption = 35;  // Not supported (docs/protocol/cm.md, section 9).
-
-constexpr auto kConsumerDefined = static_cast<uint8_t>(wire::RejReason::kConsumerDefined);
-
-}  // namespace
+// ---- listeners and connections ----
 
 Result ServiceImpl::Listen(Endpoint& endpoint, uint32_t backlog) {
   if (endpoint.state == State::kIdle) {
@@ -340,63 +384,7 @@ Result ServiceImpl::InitQueuePair(const Endpoint& endpoint, ibv_qp_state state,
   return ConnectedAttributes(endpoint, state, *agreed, *index, attributes);
 }
 
-// Turns events of the connection manager into events for programs (docs/protocol/cm.md, section
-// 8).
-
-namespace {
-
-/// The peer program's private data, behind the addresses.
-template <size_t bytes>
-PrivateData BehindHeader(const wire::CmBytes<bytes>& field) {
-  return PrivateData(std::span(field).subspan(wire::kRdmaCmHeaderBytes));
-}
-
-ibv_qp_type TypeOf(const wire::CmReq& req) {
-  if (req.transport == wire::CmTransport::kExtended) return IBV_QPT_XRC_RECV;
-  return req.transport == wire::CmTransport::kUc ? IBV_QPT_UC : IBV_QPT_RC;
-}
-
-// What one side serves is the limit of what the other may have outstanding.
-ConnectionParameters ParametersOf(const wire::CmReq& req) {
-  return {.responder_resources = req.initiator_depth,
-          .initiator_depth = req.responder_resources,
-          .flow_control = req.end_to_end_flow_control,
-          .retry_count = req.retry_count,
-          .rnr_retry_count = req.rnr_retry_count,
-          .srq = req.srq,
-          .qpn = req.local_qpn};
-}
-
-ConnectionParameters ParametersOf(const wire::CmRep& rep) {
-  return {.responder_resources = rep.initiator_depth,
-          .initiator_depth = rep.responder_resources,
-          .flow_control = rep.end_to_end_flow_control,
-          .rnr_retry_count = rep.rnr_retry_count,
-          .srq = rep.srq,
-          .qpn = rep.local_qpn};
-}
-
-PathRecord PathAlong(const cm::Route& route) {
-  return {.source = route.local,
-          .destination = route.remote,
-          .flow_label = route.flow_label,
-          .hop_limit = route.hop_limit,
-          .traffic_class = route.traffic_class,
-          .sl = route.sl};
-}
-
-/// Adds the path of a REQ, with its MTU and timeout.
-void AddPathOf(const wire::CmReq& req, PathRecord& path) {
-  const uint8_t timeout = req.primary.local_ack_timeout;
-  path.mtu = req.path_mtu;
-  path.packet_life_time = timeout != 0 ? static_cast<uint8_t>(timeout - 1) : uint8_t{0};
-}
-
-int ReasonOf(const wire::CmMessage& message) {
-  return static_cast<int>(std::get<wire::CmRej>(message.body).reason);
-}
-
-}  // namespace
+// ---- events of the connection manager (docs/protocol/cm.md, section 8) ----
 
 void ServiceImpl::OnEvent(const cm::Event& event) {
   using Kind = cm::EventKind;

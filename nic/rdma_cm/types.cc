@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rdma_cm's service exchanges with programs, as values, and the interface by which it reaches
-// the daemon. Pure.
 #include "nic/rdma_cm/types.h"
 
 #include <algorithm>

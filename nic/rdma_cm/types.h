@@ -19,8 +19,6 @@
 
 namespace uroce::nic::rdma_cm {
 
-// Arguments and events of rdma_cm's service, as values. Pure.
-
 using cm::Result;
 
 /// Number of an endpoint, which programs call an rdma_cm_id; 0 is none. It is unique in the daemon,
@@ -158,7 +156,7 @@ struct QueuePairAttributes {
 /// The errno that rdma_cm's calls return for `result`; 0 for kOk.
 int ErrnoOf(Result result);
 
-// The interface to the daemon that rdma_cm's service uses.
+// ---- the daemon ----
 
 /// The address of a device to which an endpoint is bound.
 struct Attachment {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open files of /dev/infiniband/rdma_cm of one program: their ids, their events, and the
-// commands written to them, as untrusted bytes. Pure.
 #include "nic/ucma/files.h"
 
 #include <algorithm>
@@ -11,21 +9,6 @@
 #include "nic/ucma/responses.h"
 
 namespace uroce::nic::ucma {
-
-int ParseCommand(std::span<const uint8_t> bytes, Command& command) {
-  rdma_ucm_cmd_hdr header;
-  if (bytes.size() < sizeof(header)) return EINVAL;
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  const std::span<const uint8_t> rest = bytes.subspan(sizeof(header));
-  if (header.in > rest.size()) return EINVAL;
-  command = {header.cmd, rest.first(header.in), rest.subspan(header.in), header.out};
-  return 0;
-}
-
-// Files, ids and events, with the behaviour of the kernel's ucma. librdmacm relies on it:
-// destroying an id waits until all events that were reported for the id have been
-// acknowledged.
-
 namespace {
 
 using rdma_cm::EventKind;
@@ -47,6 +30,20 @@ bool IsMulticast(EventKind kind) {
 }
 
 }  // namespace
+
+int ParseCommand(std::span<const uint8_t> bytes, Command& command) {
+  rdma_ucm_cmd_hdr header;
+  if (bytes.size() < sizeof(header)) return EINVAL;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const std::span<const uint8_t> rest = bytes.subspan(sizeof(header));
+  if (header.in > rest.size()) return EINVAL;
+  command = {header.cmd, rest.first(header.in), rest.subspan(header.in), header.out};
+  return 0;
+}
+
+// Files, ids and events, with the behaviour of the kernel's ucma. librdmacm relies on it:
+// destroying an id waits until all events that were reported for the id have been
+// acknowledged.
 
 Files::Files(rdma_cm::Service& service, const rdma_cm::Owner& owner,
              rdma_cm::Service::HasQueuePair has_queue_pair, NodeGuid node_guid, Signal signal)

@@ -22,7 +22,7 @@
 
 namespace uroce::nic::ucma {
 
-// A command of rdma_cm's ABI, and its answer. Pure.
+// ---- commands ----
 
 /// All fields are untrusted input.
 struct Command {
@@ -67,8 +67,7 @@ int Respond(const Command& command, const T& value, Answer& answer,
   return 0;
 }
 
-// The open files of one program on rdma_cm's device, with the behaviour of the kernel's ucma: ids,
-// their events in order, and the commands written to the file. Pure.
+// ---- files ----
 
 /// Identifies an open file; the caller chooses the number.
 enum class FileId : uint32_t {};

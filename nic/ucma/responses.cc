@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's structures of the rdma_cm ABI: events and answers in them, and socket addresses.
-// Pure.
 #include "nic/ucma/responses.h"
 
 #include <algorithm>
@@ -53,40 +51,6 @@ T Copy(std::span<const uint8_t> bytes) {
   std::memcpy(&value, bytes.data(), sizeof(value));
   return value;
 }
-
-}  // namespace
-
-size_t AddressBytes(uint16_t family) {
-  if (family == AF_INET) return sizeof(sockaddr_in);
-  return family == AF_INET6 ? sizeof(sockaddr_in6) : 0;
-}
-
-uint16_t FamilyOf(std::span<const uint8_t> bytes) {
-  return bytes.size() < sizeof(uint16_t) ? AF_UNSPEC : Copy<uint16_t>(bytes);
-}
-
-int ReadAddress(std::span<const uint8_t> bytes, rdma_cm::SocketAddress& address) {
-  const uint16_t family = FamilyOf(bytes);
-  const size_t wanted = AddressBytes(family);
-  if (wanted == 0) return EAFNOSUPPORT;
-  if (bytes.size() < wanted) return EINVAL;
-  address =
-      family == AF_INET ? FromIpv4(Copy<sockaddr_in>(bytes)) : FromIpv6(Copy<sockaddr_in6>(bytes));
-  return 0;
-}
-
-size_t WriteAddress(const rdma_cm::SocketAddress& address, __kernel_sockaddr_storage& to) {
-  if (address.address.is_ipv4()) {
-    const sockaddr_in plain = ToIpv4(address);
-    std::memcpy(&to, &plain, sizeof(plain));
-    return sizeof(plain);
-  }
-  const sockaddr_in6 plain = ToIpv6(address);
-  std::memcpy(&to, &plain, sizeof(plain));
-  return sizeof(plain);
-}
-
-namespace {
 
 constexpr uint16_t kAfIb = 27;  // Defined by Linux, but in no libc header.
 constexpr uint8_t kPort = 1;
@@ -232,6 +196,36 @@ rdma_ucm_ud_param DatagramParameters(const rdma_cm::Event& event) {
 }
 
 }  // namespace
+
+size_t AddressBytes(uint16_t family) {
+  if (family == AF_INET) return sizeof(sockaddr_in);
+  return family == AF_INET6 ? sizeof(sockaddr_in6) : 0;
+}
+
+uint16_t FamilyOf(std::span<const uint8_t> bytes) {
+  return bytes.size() < sizeof(uint16_t) ? AF_UNSPEC : Copy<uint16_t>(bytes);
+}
+
+int ReadAddress(std::span<const uint8_t> bytes, rdma_cm::SocketAddress& address) {
+  const uint16_t family = FamilyOf(bytes);
+  const size_t wanted = AddressBytes(family);
+  if (wanted == 0) return EAFNOSUPPORT;
+  if (bytes.size() < wanted) return EINVAL;
+  address =
+      family == AF_INET ? FromIpv4(Copy<sockaddr_in>(bytes)) : FromIpv6(Copy<sockaddr_in6>(bytes));
+  return 0;
+}
+
+size_t WriteAddress(const rdma_cm::SocketAddress& address, __kernel_sockaddr_storage& to) {
+  if (address.address.is_ipv4()) {
+    const sockaddr_in plain = ToIpv4(address);
+    std::memcpy(&to, &plain, sizeof(plain));
+    return sizeof(plain);
+  }
+  const sockaddr_in6 plain = ToIpv6(address);
+  std::memcpy(&to, &plain, sizeof(plain));
+  return sizeof(plain);
+}
 
 rdma_ucm_query_route_resp RouteResponse(const Described& id) {
   rdma_ucm_query_route_resp response{};

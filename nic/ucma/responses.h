@@ -16,7 +16,7 @@
 
 namespace uroce::nic::ucma {
 
-// Converts between a sockaddr and the service's address form. Pure.
+// ---- socket addresses ----
 
 /// Bytes of an address of this family; 0 if the family is not supported (AF_IB is not).
 size_t AddressBytes(uint16_t family);
@@ -28,7 +28,7 @@ int ReadAddress(std::span<const uint8_t> bytes, rdma_cm::SocketAddress& address)
 /// Writes `address` as a sockaddr of its family. Returns the number of bytes.
 size_t WriteAddress(const rdma_cm::SocketAddress& address, __kernel_sockaddr_storage& to);
 
-// Builds responses to queries, and events, in the ABI's structures. Pure.
+// ---- responses and events ----
 
 /// What responses need of an id. `node_guid`: of its device, as ibv_get_device_guid returns it; 0
 /// while it has no device.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ethernet, ARP, IP, ICMP and UDP as the daemon needs them when it is the host of a port: header
-// layouts, checksums, checked views of received frames, and frames to send. Pure.
 #include "nic/net/host/frame.h"
 
 #include <algorithm>
@@ -9,18 +7,6 @@
 #include "pipeline/wire/layout.h"
 
 namespace uroce::nic {
-
-uint16_t InternetChecksum(std::span<const uint8_t> bytes) {
-  return wire::ChecksumOfSum(wire::SumOfWords(bytes));
-}
-
-uint16_t Icmpv6Checksum(const Gid& source, const Gid& destination,
-                        std::span<const uint8_t> message) {
-  using wire::SumOfWords;
-  return wire::ChecksumOfSum(SumOfWords(source.bytes) + SumOfWords(destination.bytes) +
-                             message.size() + kIpProtocolIcmpv6 + SumOfWords(message));
-}
-
 namespace {
 
 constexpr uint16_t kVlanIdMask = 0xfff;
@@ -76,6 +62,17 @@ FrameResult SkipHopByHop(IpView& view) {
 }
 
 }  // namespace
+
+uint16_t InternetChecksum(std::span<const uint8_t> bytes) {
+  return wire::ChecksumOfSum(wire::SumOfWords(bytes));
+}
+
+uint16_t Icmpv6Checksum(const Gid& source, const Gid& destination,
+                        std::span<const uint8_t> message) {
+  using wire::SumOfWords;
+  return wire::ChecksumOfSum(SumOfWords(source.bytes) + SumOfWords(destination.bytes) +
+                             message.size() + kIpProtocolIcmpv6 + SumOfWords(message));
+}
 
 FrameResult ParseEthernet(Bytes frame, EthernetView& view) {
   if (frame.size() < sizeof(wire::EthernetHeader)) return FrameResult::kTruncated;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ethernet, ARP, IP, ICMP and UDP as the daemon needs them when it is the host of a port: header
+// Ethernet, ARP, IP, ICMP and IGMP as the daemon needs them when it is the host of a port: header
 // layouts, checksums, checked views of received frames, and frames to send. Pure.
 #pragma once
 
@@ -14,9 +14,10 @@
 
 namespace uroce::nic {
 
-// Wire layouts of the headers that a host uses beside RoCE: ARP (RFC 826), ICMP (RFC 792), IGMP
-// (RFC 2236, 2; RFC 3376, 4), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5). The layouts
-// of Ethernet and IP are in pipeline/wire/layout.h. Pure.
+// ---- wire layouts ----
+// The headers that a host uses beside RoCE: ARP (RFC 826), ICMP (RFC 792), IGMP (RFC 2236, 2; RFC
+// 3376, 4), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5). The layouts of Ethernet and IP
+// are in pipeline/wire/layout.h.
 
 using wire::Be;
 
@@ -137,7 +138,7 @@ static_assert(wire::kIsWireLayout<ListenerReportLayout, 8>);
 static_assert(wire::kIsWireLayout<ListenerRecordLayout, 20>);
 static_assert(wire::kIsWireLayout<RouterAlertLayout, 8>);
 
-// The Internet checksum (RFC 1071). Pure.
+// ---- the Internet checksum (RFC 1071) ----
 
 /// One's complement of the one's complement sum of the 16 bit words of `bytes`; an odd last byte
 /// counts as if a zero followed. 0 over bytes that hold their own right checksum.
@@ -147,7 +148,7 @@ uint16_t InternetChecksum(std::span<const uint8_t> bytes);
 uint16_t Icmpv6Checksum(const Gid& source, const Gid& destination,
                         std::span<const uint8_t> message);
 
-// Parses, checks and writes the Ethernet and IP headers around a host's messages. Pure.
+// ---- frames ----
 
 using Bytes = std::span<const uint8_t>;
 /// A whole frame, from the destination MAC on, without FCS; at least 60 bytes where we made it.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages that report memberships of multicast groups to routers and switches: IGMP for IPv4
-// and MLD for IPv6. Pure.
 #include "nic/net/host/group_messages.h"
 
 #include <algorithm>
@@ -44,6 +42,27 @@ Frame Finish(const Gid& source, const Gid& destination, Frame message, const Lin
   return writer.Finish();
 }
 
+constexpr uint8_t kHopLimit = 1;
+constexpr size_t kLeastQueryBytes = 24;
+// Router alert with value 0, MLD (RFC 2711, 2.1), and an empty PadN.
+constexpr RouterAlertLayout kRouterAlert{kIpProtocolIcmpv6, 0, {5, 2, 0, 0, 1, 0}};
+
+Frame::const_pointer BytesOf(const void* layout) {
+  return static_cast<Frame::const_pointer>(layout);
+}
+
+Frame MakeMessage(const std::vector<Gid>& groups, uint8_t record_type) {
+  ListenerReportLayout report{};
+  report.icmp.type = kIcmpv6ListenerReport;
+  report.record_count = Be<2>(static_cast<uint16_t>(groups.size()));
+  Frame message(BytesOf(&report), BytesOf(&report) + sizeof(report));
+  for (const Gid& group : groups) {
+    const ListenerRecordLayout record{record_type, 0, Be<2>(0), group.bytes};
+    message.insert(message.end(), BytesOf(&record), BytesOf(&record) + sizeof(record));
+  }
+  return message;
+}
+
 }  // namespace
 
 Frame MakeIgmpReport(const Gid& source, const std::vector<Gid>& groups, Membership membership,
@@ -79,33 +98,6 @@ FrameResult CheckIgmpQuery(const IpView& ip, bool& is_old) {
   is_old = size == sizeof(IgmpLayout);
   return FrameResult::kTaken;
 }
-
-namespace {
-
-constexpr uint8_t kHopLimit = 1;
-constexpr uint8_t kChangeToInclude = 3;
-constexpr uint8_t kChangeToExclude = 4;
-constexpr size_t kLeastQueryBytes = 24;
-// Router alert with value 0, MLD (RFC 2711, 2.1), and an empty PadN.
-constexpr RouterAlertLayout kRouterAlert{kIpProtocolIcmpv6, 0, {5, 2, 0, 0, 1, 0}};
-
-Frame::const_pointer BytesOf(const void* layout) {
-  return static_cast<Frame::const_pointer>(layout);
-}
-
-Frame MakeMessage(const std::vector<Gid>& groups, uint8_t record_type) {
-  ListenerReportLayout report{};
-  report.icmp.type = kIcmpv6ListenerReport;
-  report.record_count = Be<2>(static_cast<uint16_t>(groups.size()));
-  Frame message(BytesOf(&report), BytesOf(&report) + sizeof(report));
-  for (const Gid& group : groups) {
-    const ListenerRecordLayout record{record_type, 0, Be<2>(0), group.bytes};
-    message.insert(message.end(), BytesOf(&record), BytesOf(&record) + sizeof(record));
-  }
-  return message;
-}
-
-}  // namespace
 
 Frame MakeListenerReport(const Gid& source, const std::vector<Gid>& groups, Membership membership,
                          const Link& link) {

@@ -11,12 +11,9 @@
 
 namespace uroce::nic {
 
-// The change of a group membership that a host reports.
-
 enum class Membership : uint8_t { kJoined, kLeft };
 
-// IGMP for a host, version 3 (RFC 3376) and, beside an older router, version 2 (RFC 2236): it tells
-// routers and snooping switches the IPv4 groups of the host. Pure.
+// ---- IGMP: version 3 (RFC 3376) and, beside an older router, version 2 (RFC 2236) ----
 
 /// A report of version 3. `source`: the sender's address, or 0.0.0.0 while it has none.
 Frame MakeIgmpReport(const Gid& source, const std::vector<Gid>& groups, Membership membership,
@@ -28,8 +25,7 @@ Frame MakeIgmpReport2(const Gid& source, const Gid& group, Membership membership
 /// version 3.
 [[nodiscard]] FrameResult CheckIgmpQuery(const IpView& ip, bool& is_old);
 
-// Multicast listener discovery, version 2 (RFC 3810), as far as a host needs it: a snooping switch
-// learns where to send solicitations and the frames of other groups. Pure.
+// ---- multicast listener discovery, version 2 (RFC 3810) ----
 
 /// A report that the sender has joined or left `groups`. `source`: its link-local address, or ::
 /// while it has none (RFC 3590).

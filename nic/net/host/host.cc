@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host of one port whose interface has no IP stack of the kernel: answers ARP, neighbour
-// discovery and ping, claims its addresses, finds next hops, joins groups. Pure.
 #include "nic/net/host/host.h"
 
 #include <algorithm>
@@ -20,6 +18,34 @@ Frame WithType(Bytes message, uint8_t type) {
   reply[0] = type;
   return reply;
 }
+
+constexpr uint8_t kLinkLocalBits = 64;
+
+// The length of the common prefix of two addresses, in bits.
+int CommonBits(const Gid& a, const Gid& b) {
+  int bits = 0;
+  while (bits < 128 && ((a.bytes[bits / 8] ^ b.bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0) ++bits;
+  return bits;
+}
+
+constexpr size_t kEchoHeaderBytes = 8;
+// The answers of many hosts to one query are spread in time (RFC 3810, 6.2); this host sends one
+// answer to all queries within this delay.
+constexpr Nanos kReportDelay{100'000'000};
+// How long an older router is remembered (RFC 3376, 8.12, with the usual intervals).
+constexpr Nanos kOldRouterTime{260'000'000'000};
+
+FrameResult CheckIcmpv6(const IpView& ip) {
+  if (ip.protocol != kIpProtocolIcmpv6) return FrameResult::kNotForUs;
+  if (ip.payload.size() < sizeof(IcmpLayout)) return FrameResult::kTruncated;
+  const bool right = Icmpv6Checksum(ip.source, ip.destination, ip.payload) == 0;
+  return right ? FrameResult::kTaken : FrameResult::kBadChecksum;
+}
+
+// A report may be lost, so it is repeated (RFC 3376, 8.11; RFC 3810, 9.11).
+constexpr Nanos kRepeatDelay{1'000'000'000};
+// This number fits into a frame of either family.
+constexpr size_t kMaxRecords = 64;
 
 }  // namespace
 
@@ -45,20 +71,7 @@ Frame MakeEchoReply(const EthernetView& ethernet, const IpView& request, const M
   return writer.Finish();
 }
 
-// The addresses of the host, its deadlines, and the frames that it sends by itself.
-
-namespace {
-
-constexpr uint8_t kLinkLocalBits = 64;
-
-// The length of the common prefix of two addresses, in bits.
-int CommonBits(const Gid& a, const Gid& b) {
-  int bits = 0;
-  while (bits < 128 && ((a.bytes[bits / 8] ^ b.bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0) ++bits;
-  return bits;
-}
-
-}  // namespace
+// ---- addresses, deadlines, and the frames that the host sends by itself ----
 
 Host::Host(const HostConfig& config) : mac_(config.mac), routes_(config.routes) {
   const InterfaceAddress link_local{DefaultGid(mac_), kLinkLocalBits, 0};
@@ -251,25 +264,7 @@ void Host::DrainNeighbours() {
   }
 }
 
-// Handles the frames that the host receives.
-
-namespace {
-
-constexpr size_t kEchoHeaderBytes = 8;
-// The answers of many hosts to one query are spread in time (RFC 3810, 6.2); this host sends one
-// answer to all queries within this delay.
-constexpr Nanos kReportDelay{100'000'000};
-// How long an older router is remembered (RFC 3376, 8.12, with the usual intervals).
-constexpr Nanos kOldRouterTime{260'000'000'000};
-
-FrameResult CheckIcmpv6(const IpView& ip) {
-  if (ip.protocol != kIpProtocolIcmpv6) return FrameResult::kNotForUs;
-  if (ip.payload.size() < sizeof(IcmpLayout)) return FrameResult::kTruncated;
-  const bool right = Icmpv6Checksum(ip.source, ip.destination, ip.payload) == 0;
-  return right ? FrameResult::kTaken : FrameResult::kBadChecksum;
-}
-
-}  // namespace
+// ---- received frames ----
 
 FrameResult Host::OnFrame(Bytes frame, Nanos now) {
   const FrameResult result = Dispatch(frame, now);
@@ -436,16 +431,7 @@ FrameResult Host::OnAdvertisement(const EthernetView& ethernet, const IpView& ip
   return FrameResult::kTaken;
 }
 
-// The multicast groups of a host, and its reports of them.
-
-namespace {
-
-// A report may be lost, so it is repeated (RFC 3376, 8.11; RFC 3810, 9.11).
-constexpr Nanos kRepeatDelay{1'000'000'000};
-// This number fits into a frame of either family.
-constexpr size_t kMaxRecords = 64;
-
-}  // namespace
+// ---- multicast groups ----
 
 void Host::Join(const Gid& group, Nanos now) {
   if (!groups_.insert(group).second || !link_up_) return;

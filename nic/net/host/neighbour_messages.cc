@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages that ask for a neighbour's MAC and answer: ARP for IPv4 and neighbour discovery for
-// IPv6. Pure.
 #include "nic/net/host/neighbour_messages.h"
 
 #include <algorithm>
@@ -23,46 +21,6 @@ Gid ToGid(const std::array<uint8_t, 4>& address) {
 std::array<uint8_t, 4> ToBytes(const Gid& gid) {
   return {gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
 }
-
-}  // namespace
-
-FrameResult ParseArp(Bytes payload, ArpPacket& packet) {
-  if (payload.size() < sizeof(ArpLayout)) return FrameResult::kTruncated;
-  const auto layout = Load<ArpLayout>(payload);
-  if (layout.hardware_type.value() != kEthernet ||
-      layout.protocol_type.value() != wire::kEtherTypeIpv4 ||
-      layout.hardware_bytes != sizeof(Mac) || layout.protocol_bytes != 4) {
-    return FrameResult::kBadHeader;
-  }
-  const uint16_t operation = layout.operation.value();
-  if (operation != kRequest && operation != kReply) return FrameResult::kBadHeader;
-  packet = {.is_request = operation == kRequest,
-            .sender_mac = layout.sender_mac,
-            .sender = ToGid(layout.sender),
-            .target_mac = layout.target_mac,
-            .target = ToGid(layout.target)};
-  if (!IsUnicast(packet.sender_mac)) return FrameResult::kBadAddress;
-  if (!IsArpProbe(packet) && !IsUnicast(packet.sender)) return FrameResult::kBadAddress;
-  return FrameResult::kTaken;
-}
-
-Frame MakeArp(const ArpPacket& packet, const Link& link) {
-  FrameWriter writer(link, kEtherTypeArp);
-  writer.Add(ArpLayout{.hardware_type = Be<2>(kEthernet),
-                       .protocol_type = Be<2>(wire::kEtherTypeIpv4),
-                       .hardware_bytes = sizeof(Mac),
-                       .protocol_bytes = 4,
-                       .operation = Be<2>(packet.is_request ? kRequest : kReply),
-                       .sender_mac = packet.sender_mac,
-                       .sender = ToBytes(packet.sender),
-                       .target_mac = packet.target_mac,
-                       .target = ToBytes(packet.target)});
-  return writer.Finish();
-}
-
-bool IsArpProbe(const ArpPacket& packet) { return packet.sender == Ipv4Gid(0); }
-
-namespace {
 
 constexpr uint8_t kSourceMac = 1;
 constexpr uint8_t kTargetMac = 2;
@@ -116,6 +74,42 @@ std::optional<MacOptionLayout> Option(uint8_t type, const std::optional<Mac>& ma
 }
 
 }  // namespace
+
+FrameResult ParseArp(Bytes payload, ArpPacket& packet) {
+  if (payload.size() < sizeof(ArpLayout)) return FrameResult::kTruncated;
+  const auto layout = Load<ArpLayout>(payload);
+  if (layout.hardware_type.value() != kEthernet ||
+      layout.protocol_type.value() != wire::kEtherTypeIpv4 ||
+      layout.hardware_bytes != sizeof(Mac) || layout.protocol_bytes != 4) {
+    return FrameResult::kBadHeader;
+  }
+  const uint16_t operation = layout.operation.value();
+  if (operation != kRequest && operation != kReply) return FrameResult::kBadHeader;
+  packet = {.is_request = operation == kRequest,
+            .sender_mac = layout.sender_mac,
+            .sender = ToGid(layout.sender),
+            .target_mac = layout.target_mac,
+            .target = ToGid(layout.target)};
+  if (!IsUnicast(packet.sender_mac)) return FrameResult::kBadAddress;
+  if (!IsArpProbe(packet) && !IsUnicast(packet.sender)) return FrameResult::kBadAddress;
+  return FrameResult::kTaken;
+}
+
+Frame MakeArp(const ArpPacket& packet, const Link& link) {
+  FrameWriter writer(link, kEtherTypeArp);
+  writer.Add(ArpLayout{.hardware_type = Be<2>(kEthernet),
+                       .protocol_type = Be<2>(wire::kEtherTypeIpv4),
+                       .hardware_bytes = sizeof(Mac),
+                       .protocol_bytes = 4,
+                       .operation = Be<2>(packet.is_request ? kRequest : kReply),
+                       .sender_mac = packet.sender_mac,
+                       .sender = ToBytes(packet.sender),
+                       .target_mac = packet.target_mac,
+                       .target = ToBytes(packet.target)});
+  return writer.Finish();
+}
+
+bool IsArpProbe(const ArpPacket& packet) { return packet.sender == Ipv4Gid(0); }
 
 FrameResult ParseSolicitation(const IpView& ip, NeighbourSolicitation& solicitation) {
   NeighbourLayout layout;

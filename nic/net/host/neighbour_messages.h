@@ -10,7 +10,7 @@
 
 namespace uroce::nic {
 
-// Parses and builds packets of the address resolution protocol for IPv4 (RFC 826). Pure.
+// ---- ARP (RFC 826) ----
 
 /// One packet. Addresses are IPv4 GIDs.
 struct ArpPacket {
@@ -29,7 +29,7 @@ Frame MakeArp(const ArpPacket& packet, const Link& link);
 /// Whether `sender` of an ARP packet is the 0.0.0.0 of a probe.
 bool IsArpProbe(const ArpPacket& packet);
 
-// Neighbour solicitations and advertisements of IPv6 (RFC 4861, 4.3 and 4.4), as values. Pure.
+// ---- neighbour discovery of IPv6 (RFC 4861, 4.3 and 4.4) ----
 
 /// Asks for the MAC of `target`. `source` is :: while the sender checks whether another host has
 /// the address (RFC 4862, 5.4).
