@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the tree: who includes whom, headers that compile alone, tags, words that must not be."""
+"""Reads the tree: layers and includes, pure folders, headers that compile alone, tags, banned words."""
 import concurrent.futures
 import os
 import platform
@@ -11,8 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PURE = ["pipeline/base", "pipeline/wire", "pipeline/transport", "pipeline/shm/rings",
-        "pipeline/capture", "nic/cm", "nic/rdma_cm", "nic/ucma", "nic/peers"]
+# The top-level folders are layers: each includes only those that stand here behind it.
+LAYERS = {"pipeline": set(), "drivers": {"pipeline"}, "nic": {"drivers", "pipeline"},
+          "verbs-shim": {"pipeline"}, "tools": {"pipeline"}}
 # Clocks, threads, locks, logs, files and DPDK: what a pure room cannot name.
 IMPURE_INCLUDE = re.compile(
     r"<(rte_.*|thread|mutex|shared_mutex|condition_variable|future|chrono|iostream|fstream|ctime|"
@@ -26,11 +27,11 @@ BANNED = {
     "unfinished work": re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"),
     "a path of some machine": re.compile(r"/work/|/home/|/root/"),
 }
-# What names a processor, and where it may: pipeline/cpu/README.md.
+# Code that names a processor, and the places that may hold it (docs/STYLE.md).
 OF_A_PROCESSOR = re.compile(
     r"__x86_64__|__aarch64__|__builtin_ia32|__builtin_cpu|[a-z]mmintrin|x86intrin|arm_neon|"
     r"cpuid\.h|__rdtsc|\b_mm\d*_|gnu::target|\bhwcap\.h|ucontext\.h")
-ROOMS_OF_PROCESSORS = ("pipeline/cpu/", "pipeline/wire/crc/", "verbs-shim/memory/")
+ROOMS_OF_PROCESSORS = ("pipeline/wire/crc/", "verbs-shim/memory/")
 SOURCES_OF_PROCESSORS = ("pipeline/datapath/memory/ordered_copy.cc", "tools/client/launch.cc",
                          "tools/doctor/kernel.cc")
 OF_MACHINE = {"x86_64": ["-march=x86-64-v2"]}
@@ -62,12 +63,17 @@ def included_by(name):
         yield beside if (ROOT / beside).exists() else included
 
 
+def drawing():
+    """The drawing in ARCHITECTURE.md, and the folder of each of its names."""
+    text = re.search(r"```mermaid\n(.*?)```", read("ARCHITECTURE.md"), re.S).group(1)
+    return text, dict(re.findall(r'(\w+)\["([^"]+)"\]', text))
+
+
 def drawn_arrows():
-    """The arrows of the drawing in ARCHITECTURE.md: (room, room that it includes)."""
-    drawing = re.search(r"```mermaid\n(.*?)```", read("ARCHITECTURE.md"), re.S).group(1)
-    names = dict(re.findall(r'(\w+)\["([^"]+)"\]', drawing))
+    """The arrows of the drawing: (room, room that it includes)."""
+    text, names = drawing()
     return {(names[start], names[end])
-            for start, ends in re.findall(r"^\s*(\w+)(?:\[[^]]*\])? --> (.+)$", drawing, re.M)
+            for start, ends in re.findall(r"^\s*(\w+)(?:\[[^]]*\])? --> (.+)$", text, re.M)
             for end in re.findall(r"\w+", ends)}
 
 
@@ -82,8 +88,11 @@ def reachable(room, arrows):
     return found
 
 
-def is_pure(name):
-    return any(name.startswith(room + "/") for room in PURE)
+def pure_rooms():
+    """The folders that the drawing marks as pure: the check and the reader have one list."""
+    text, names = drawing()
+    return {names[name] for name in re.search(r"^\s*class ([\w,]+) pure$", text, re.M)
+            .group(1).split(",")}
 
 
 class TreeTest(unittest.TestCase):
@@ -111,9 +120,26 @@ class TreeTest(unittest.TestCase):
                   if end in reachable(start, arrows - {(start, end)})]
         self.assert_nothing(sorted(found))
 
-    def test_pure_rooms_know_no_clock_thread_log_or_driver(self):
+    def test_top_level_folders_are_layers(self):
         found = []
-        for name in filter(is_pure, tracked(".h", ".cc")):
+        for name in sources_of_rooms():
+            layer = name.partition("/")[0]
+            found += [f"{name} includes {included}" for included in included_by(name)
+                      if included.partition("/")[0] in set(LAYERS) - LAYERS[layer] - {layer}]
+        self.assert_nothing(found)
+
+    def test_pure_rooms_include_only_pure_rooms(self):
+        pure = pure_rooms()
+        self.assert_nothing([f"{name} includes {included}" for name in sources_of_rooms()
+                             if os.path.dirname(name) in pure for included in included_by(name)
+                             if included.partition("/")[0] in LAYERS
+                             and os.path.dirname(included) not in pure])
+
+    def test_pure_rooms_know_no_clock_thread_log_or_driver(self):
+        found, pure = [], pure_rooms()
+        for name in tracked(".h", ".cc"):
+            if os.path.dirname(name) not in pure:
+                continue
             for number, line in enumerate(read(name).splitlines(), 1):
                 code = COMMENT.sub("", line)
                 if IMPURE_INCLUDE.search(code) or IMPURE_WORD.search(code):
