@@ -21,7 +21,6 @@
 #include "nic/control/services.h"
 #include "nic/devices/nic_device.h"
 #include "nic/net/address.h"
-#include "nic/net/netlink.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 #include "pipeline/os/shared_memory.h"
@@ -89,13 +88,12 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       socket_(std::move(socket)),
       tree_(socket_.TakeTree()),
       statistics_(connections_->dumps()),
-      counters_(loop, nic, statistics_, tree_.tree()),
-      network_(OpenNetlinkWatch()) {
+      counters_(loop, nic, statistics_, tree_.tree()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   guard_watch_ =
       loop_.Watch(MappingGuard::Get().event_fd(), EPOLLIN, [this] { connections_->EndStruck(); });
-  if (network_) {
-    network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
+  if (network_.fd() >= 0) {
+    network_watch_ = loop_.Watch(network_.fd(), EPOLLIN, [this] { OnNetworkChange(); });
     RefreshAfter(Nanos(0));  // Something may have changed since the devices were made.
   }
   for (const auto& device : nic_.devices()) WatchPort(*device);
@@ -177,7 +175,7 @@ void Server::OnConnection() {
 // News of neighbours are handled at once. Links and addresses may change by the thousand: all of
 // them are read once every kSettleTime, which leaves the thread free in between.
 void Server::OnNetworkChange() {
-  const NetlinkNews news = ReadNetlinkWatch(network_.get());
+  const NetlinkNews news = network_.Read();
   services_->paths.neighbours().OnNews(news);
   if (news.links && settling_ == 0) RefreshAfter(kSettleTime);
 }

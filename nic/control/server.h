@@ -11,7 +11,7 @@
 #include "nic/control/device_tree.h"
 #include "nic/control/statistics.h"
 #include "nic/net/kernel_resources.h"
-#include "pipeline/os/fd.h"
+#include "nic/net/netlink.h"
 
 namespace uroce::nic {
 
@@ -84,7 +84,7 @@ class Server {
   Statistics statistics_;
   LiveCounters counters_;
   ServedAddresses served_addresses_;
-  Fd network_;
+  NetlinkWatch network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;
   EventLoop::Id overflow_watch_ = 0;

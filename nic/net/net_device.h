@@ -50,7 +50,8 @@ class GidTable {
   std::vector<InterfaceAddress> addresses_;
 };
 
-/// Implemented by the daemon's NICs, and by tests. Control thread.
+/// The properties of one device that paths depend on. Implemented by the daemon's NICs, and by
+/// tests. Control thread.
 class NetDevice {
  public:
   virtual ~NetDevice() = default;

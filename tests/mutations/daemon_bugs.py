@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planted bugs of the daemon, the verbs library and the tools. packet_bugs.py explains an entry."""
 
-ADDRESSES = ["tests/nic/nic_address_signs_test", "tests/nic/nic_socket_lock_test"]
+ADDRESSES = ["tests/nic/nic_net_test", "tests/nic/nic_socket_lock_test"]
 BASE = ["tests/nic/base/side_thread_test",
         "tests/nic/base/stranger_socket_test",
         "tests/nic/base/user_turns_test",

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <libmnl/libmnl.h>
 #include <linux/if_addr.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
@@ -17,18 +18,43 @@ namespace {
 
 constexpr Mac kMac{0x52, 0x54, 0, 0, 0, 1};
 
-/// A message as the kernel would send it, made by the code that makes questions.
-std::vector<uint8_t> Datagram(NetlinkRequest& message) {
-  const Bytes bytes = message.Finish(1);
-  return {bytes.begin(), bytes.end()};
+using Datagram = std::vector<uint8_t>;
+
+/// Builds a message as the kernel would send it.
+class Builder {
+ public:
+  template <typename Fixed>
+  Builder(uint16_t type, const Fixed& fixed) {
+    message_->nlmsg_type = type;
+    std::memcpy(mnl_nlmsg_put_extra_header(message_, sizeof(fixed)), &fixed, sizeof(fixed));
+  }
+  void Add(uint16_t type, const void* value, size_t length) {
+    mnl_attr_put(message_, type, length, value);
+  }
+  void Add(uint16_t type, const Gid& gid) {
+    const size_t begin = gid.is_ipv4() ? 12 : 0;
+    Add(type, gid.bytes.data() + begin, gid.bytes.size() - begin);
+  }
+  nlmsghdr* message() { return message_; }
+  Datagram Finish() const { return {bytes_, bytes_ + message_->nlmsg_len}; }
+
+ private:
+  alignas(8) uint8_t bytes_[256] = {};
+  nlmsghdr* const message_ = mnl_nlmsg_put_header(bytes_);
+};
+
+/// The only message of a datagram.
+const nlmsghdr& Only(const Datagram& datagram) {
+  const auto* const message = reinterpret_cast<const nlmsghdr*>(datagram.data());
+  EXPECT_TRUE(mnl_nlmsg_ok(message, static_cast<int>(datagram.size())));
+  EXPECT_EQ(message->nlmsg_len, datagram.size());
+  return *message;
 }
 
-NetlinkMessage Only(const std::vector<uint8_t>& datagram) {
-  Bytes bytes(datagram);
-  const std::optional<NetlinkMessage> message = TakeMessage(bytes);
-  EXPECT_TRUE(message.has_value());
-  EXPECT_TRUE(bytes.empty());
-  return message.value_or(NetlinkMessage());
+NetlinkNews NewsOf(const Datagram& datagram) {
+  NetlinkNews news;
+  AddNews(datagram, news);
+  return news;
 }
 
 struct VlanOptions {
@@ -37,10 +63,10 @@ struct VlanOptions {
   bool elsewhere = false;
 };
 
-std::vector<uint8_t> VlanLink(const VlanOptions& options) {
+Datagram VlanLink(const VlanOptions& options) {
   ifinfomsg header{};
   header.ifi_index = 7;
-  NetlinkRequest message(RTM_NEWLINK, 0, header);
+  Builder message(RTM_NEWLINK, header);
   const int32_t lower = 3;
   const uint16_t id = 100;
   const uint16_t protocol = htons(options.protocol);
@@ -48,41 +74,40 @@ std::vector<uint8_t> VlanLink(const VlanOptions& options) {
   message.Add(IFLA_ADDRESS, kMac.data(), kMac.size());
   message.Add(IFLA_LINK, &lower, sizeof(lower));
   if (options.elsewhere) message.Add(IFLA_LINK_NETNSID, &lower, sizeof(lower));
-  message.Open(IFLA_LINKINFO);
+  nlattr* const info = mnl_attr_nest_start(message.message(), IFLA_LINKINFO);
   message.Add(IFLA_INFO_KIND, options.kind, strlen(options.kind) + 1);
-  NetlinkRequest data(RTM_NEWLINK, 0, ifinfomsg{});
-  data.Add(IFLA_VLAN_ID, &id, sizeof(id));
-  data.Add(IFLA_VLAN_PROTOCOL, &protocol, sizeof(protocol));
-  const Bytes inner = data.Finish(0).subspan(NLMSG_LENGTH(sizeof(ifinfomsg)));
-  message.Add(IFLA_INFO_DATA, inner.data(), inner.size());
-  message.Close();
-  return Datagram(message);
+  nlattr* const data = mnl_attr_nest_start(message.message(), IFLA_INFO_DATA);
+  message.Add(IFLA_VLAN_ID, &id, sizeof(id));
+  message.Add(IFLA_VLAN_PROTOCOL, &protocol, sizeof(protocol));
+  mnl_attr_nest_end(message.message(), data);
+  mnl_attr_nest_end(message.message(), info);
+  return message.Finish();
 }
 
-TEST(NetlinkMessageTest, VlanIsReadWithWhatIsBelowIt) {
-  const std::vector<uint8_t> datagram = VlanLink({});
+TEST(NetlinkTest, VlanIsReadWithWhatIsBelowIt) {
+  const Datagram datagram = VlanLink({});
   EXPECT_EQ(ReadVlan(Only(datagram)), (VlanInterface{7, 3, "eth0.100", 100, kMac}));
 }
 
-TEST(NetlinkMessageTest, OtherLinksAreNoVlansOfOurs) {
+TEST(NetlinkTest, OtherLinksAreNoVlansOfOurs) {
   EXPECT_FALSE(ReadVlan(Only(VlanLink({.kind = "macvlan"}))));
   EXPECT_FALSE(ReadVlan(Only(VlanLink({.protocol = ETH_P_8021AD}))));
   EXPECT_FALSE(ReadVlan(Only(VlanLink({.elsewhere = true}))))
       << "above a link of another namespace";
 }
 
-std::vector<uint8_t> Neighbour(uint16_t type, int state, bool with_mac = true) {
+Datagram Neighbour(uint16_t type, int state, bool with_mac = true) {
   ndmsg header{};
   header.ndm_family = AF_INET;
   header.ndm_ifindex = 3;
   header.ndm_state = static_cast<uint16_t>(state);
-  NetlinkRequest message(type, 0, header);
+  Builder message(type, header);
   message.Add(NDA_DST, Ipv4Gid(0x0a000002));
   if (with_mac) message.Add(NDA_LLADDR, kMac.data(), kMac.size());
-  return Datagram(message);
+  return message.Finish();
 }
 
-TEST(NetlinkMessageTest, NeighbourIsKnownWhileTheKernelWouldSendToIt) {
+TEST(NetlinkTest, NeighbourIsKnownWhileTheKernelWouldSendToIt) {
   for (const int state : {NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE, NUD_PERMANENT}) {
     const auto news = ReadNeighbour(Only(Neighbour(RTM_NEWNEIGH, state)));
     ASSERT_TRUE(news);
@@ -97,7 +122,7 @@ TEST(NetlinkMessageTest, NeighbourIsKnownWhileTheKernelWouldSendToIt) {
   EXPECT_FALSE(ReadNeighbour(Only(Neighbour(RTM_NEWNEIGH, NUD_REACHABLE, false)))->mac);
 }
 
-TEST(NetlinkMessageTest, NeighbourThatFailedOrWentNeedsAProbe) {
+TEST(NetlinkTest, NeighbourThatFailedOrWentNeedsAProbe) {
   EXPECT_TRUE(ReadNeighbour(Only(Neighbour(RTM_NEWNEIGH, NUD_FAILED)))->needs_probe);
   EXPECT_FALSE(ReadNeighbour(Only(Neighbour(RTM_NEWNEIGH, NUD_INCOMPLETE)))->needs_probe);
   const auto gone = ReadNeighbour(Only(Neighbour(RTM_DELNEIGH, NUD_REACHABLE)));
@@ -106,18 +131,18 @@ TEST(NetlinkMessageTest, NeighbourThatFailedOrWentNeedsAProbe) {
   EXPECT_FALSE(gone->mac);
 }
 
-std::vector<uint8_t> AddressMessage(const Gid& gid, uint8_t prefix, uint32_t flags) {
+Datagram AddressMessage(const Gid& gid, uint8_t prefix, uint32_t flags) {
   ifaddrmsg header{};
   header.ifa_family = gid.is_ipv4() ? AF_INET : AF_INET6;
   header.ifa_prefixlen = prefix;
   header.ifa_index = 3;
-  NetlinkRequest message(RTM_NEWADDR, 0, header);
+  Builder message(RTM_NEWADDR, header);
   message.Add(IFA_ADDRESS, gid);
   message.Add(IFA_FLAGS, &flags, sizeof(flags));
-  return Datagram(message);
+  return message.Finish();
 }
 
-TEST(NetlinkMessageTest, AddressCountsItsPrefixInTheGid) {
+TEST(NetlinkTest, AddressCountsItsPrefixInTheGid) {
   const auto v4 = ReadAddress(Only(AddressMessage(Ipv4Gid(0x0a000001), 24, 0)));
   ASSERT_TRUE(v4);
   EXPECT_EQ(v4->ifindex, 3);
@@ -127,48 +152,47 @@ TEST(NetlinkMessageTest, AddressCountsItsPrefixInTheGid) {
   EXPECT_EQ(ReadAddress(Only(AddressMessage(v6, 64, 0)))->prefix_bits, 64);
 }
 
-TEST(NetlinkMessageTest, AddressThatSomebodyElseHasIsNotOurs) {
+TEST(NetlinkTest, AddressThatSomebodyElseHasIsNotOurs) {
   const Gid v6 = ParseInterfaceAddress("2001:db8::1")->gid;
   EXPECT_FALSE(ReadAddress(Only(AddressMessage(v6, 64, IFA_F_DADFAILED))));
   EXPECT_TRUE(ReadAddress(Only(AddressMessage(v6, 64, IFA_F_TENTATIVE))));
 }
 
-TEST(NetlinkMessageTest, ImpossiblePrefixIsRefused) {
+TEST(NetlinkTest, ImpossiblePrefixIsRefused) {
   EXPECT_FALSE(ReadAddress(Only(AddressMessage(Ipv4Gid(0x0a000001), 33, 0))));
 }
 
-TEST(NetlinkMessageTest, DatagramHoldsSeveralMessages) {
-  std::vector<uint8_t> datagram = VlanLink({});
-  const std::vector<uint8_t> second = Neighbour(RTM_NEWNEIGH, NUD_REACHABLE);
+TEST(NetlinkTest, DatagramHoldsSeveralMessages) {
+  Datagram datagram = VlanLink({});
+  const Datagram second = Neighbour(RTM_NEWNEIGH, NUD_REACHABLE);
   datagram.insert(datagram.end(), second.begin(), second.end());
-  Bytes rest(datagram);
-  EXPECT_EQ(TakeMessage(rest)->header.nlmsg_type, RTM_NEWLINK);
-  EXPECT_EQ(TakeMessage(rest)->header.nlmsg_type, RTM_NEWNEIGH);
-  EXPECT_FALSE(TakeMessage(rest));
+  const NetlinkNews news = NewsOf(datagram);
+  EXPECT_TRUE(news.links);
+  EXPECT_FALSE(news.routes);
+  ASSERT_EQ(news.neighbours.size(), 1u);
+  EXPECT_EQ(news.neighbours[0].mac, kMac);
 }
 
 // Every shorter datagram, in a buffer of just that size: the sanitizers watch.
-TEST(NetlinkMessageTest, CutMessagesAreReadAsFarAsTheyGo) {
-  for (const std::vector<uint8_t>& whole : {VlanLink({}), Neighbour(RTM_NEWNEIGH, NUD_REACHABLE),
-                                            AddressMessage(Ipv4Gid(0x0a000001), 24, 0)}) {
+TEST(NetlinkTest, CutMessagesAreReadAsFarAsTheyGo) {
+  for (const Datagram& whole : {VlanLink({}), Neighbour(RTM_NEWNEIGH, NUD_REACHABLE),
+                                AddressMessage(Ipv4Gid(0x0a000001), 24, 0)}) {
     for (size_t length = 0; length < whole.size(); ++length) {
-      std::vector<uint8_t> cut(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length));
-      Bytes datagram(cut);
-      EXPECT_FALSE(TakeMessage(datagram)) << "it says that it is longer";
+      Datagram cut(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length));
+      const NetlinkNews news = NewsOf(cut);
+      EXPECT_FALSE(news.links || !news.neighbours.empty()) << "it says that it is longer";
       if (length < NLMSG_HDRLEN) continue;
       reinterpret_cast<nlmsghdr*>(cut.data())->nlmsg_len = static_cast<uint32_t>(length);
-      datagram = Bytes(cut);
-      const std::optional<NetlinkMessage> message = TakeMessage(datagram);
-      ASSERT_TRUE(message);
-      ReadVlan(*message);
-      ReadNeighbour(*message);
-      ReadAddress(*message);
+      const nlmsghdr& message = Only(cut);
+      ReadVlan(message);
+      ReadNeighbour(message);
+      ReadAddress(message);
     }
   }
 }
 
-TEST(NetlinkMessageTest, AttributeOfNoLengthEndsTheSearch) {
-  std::vector<uint8_t> datagram = Neighbour(RTM_NEWNEIGH, NUD_REACHABLE);
+TEST(NetlinkTest, AttributeOfNoLengthEndsTheSearch) {
+  Datagram datagram = Neighbour(RTM_NEWNEIGH, NUD_REACHABLE);
   datagram[NLMSG_HDRLEN + sizeof(ndmsg)] = 0;  // The first attribute's length.
   EXPECT_FALSE(ReadNeighbour(Only(datagram)));
 }
