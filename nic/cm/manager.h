@@ -55,7 +55,8 @@ struct Config {
   Bindings::PortRange ports;
 };
 
-/// The control thread calls it:
+/// MADs and calls come in together with the time; datagrams and events go out as values. The
+/// control thread calls it:
 ///   - the code that serves programs makes ids (Bind, Listen, Connect, Resolve ...), and destroys
 ///     all ids of a program when it dies;
 ///   - the code that receives GSI datagrams hands their MADs to OnMad;

@@ -11,8 +11,9 @@
 
 namespace uroce::nic::cm {
 
-/// Allows a number of requests per second, and a burst of requests that arrive together. Requests
-/// above that are dropped: a well-behaved peer repeats them.
+/// A limit of all requests together. It allows a number of requests per second, and a burst of
+/// requests that arrive together. Requests above that are dropped: a well-behaved peer repeats
+/// them.
 class RequestLimit {
  public:
   /// Range: both at least 1.
@@ -32,8 +33,8 @@ class RequestLimit {
   Nanos next_{INT64_MIN / 2};  ///< The time of the next request if all kept the interval.
 };
 
-/// Sources share buckets by a hash that they cannot predict. A source that floods therefore blocks
-/// few others, and memory is bounded for any number of sources.
+/// A limit for each source address. Sources share buckets by a hash that they cannot predict. A
+/// source that floods therefore blocks few others, and memory is bounded for any number of sources.
 class SourceLimit {
  public:
   static constexpr size_t kBuckets = 256;

@@ -18,8 +18,8 @@
 
 namespace uroce::nic {
 
-/// Takes a bounded number of frames per turn of the loop, so that a flood delays other work of the
-/// control thread little. Control thread.
+/// A FrameChannel over a link to a device's worker. Takes a bounded number of frames per turn of
+/// the loop, so that a flood delays other work of the control thread little. Control thread.
 class LinkChannel final : public FrameChannel {
  public:
   struct Pace {
@@ -51,7 +51,8 @@ class LinkChannel final : public FrameChannel {
   EventLoop::Id again_ = 0;
 };
 
-/// Control thread.
+/// Gives neighbours and the GSI the time of the control thread, the kernel, the NICs, and links to
+/// the workers. Control thread.
 class PathServices {
  public:
   PathServices(EventLoop& loop, Nic& nic);

@@ -24,7 +24,7 @@
 
 namespace uroce::nic {
 
-/// Control thread.
+/// Gives rdma_cm's service the time, devices, neighbours and datagrams. Control thread.
 class RdmaCmHost final : private rdma_cm::Environment {
  public:
   /// Receives the connection manager's MADs from `gsi`.
@@ -72,7 +72,8 @@ class RdmaCmHost final : private rdma_cm::Environment {
   Gsi& gsi_;
 };
 
-/// Control thread. The program holds one end of each socket pair; bytes sent to it say that events
+/// A program's open files of rdma_cm, and the sockets that represent them. Control thread. The
+/// program holds one end of each socket pair; bytes sent to it say that events
 /// wait. The daemon's end receives nothing: its hang-up means that the file is closed.
 class CmFiles {
  public:

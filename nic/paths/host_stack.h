@@ -15,8 +15,8 @@
 
 namespace uroce::nic {
 
-/// Implemented on a link to the device's worker (nic/connections/path_services), and by tests.
-/// Control thread.
+/// A channel for frames between the control thread and one device. Implemented on a link to the
+/// device's worker (nic/connections/path_services), and by tests. Control thread.
 class FrameChannel {
  public:
   /// Takes a received frame. Returns false if it is malformed, which the channel counts.
@@ -33,7 +33,8 @@ class FrameChannel {
   virtual bool is_idle() const = 0;
 };
 
-/// Control thread.
+/// Runs the Host of one port: gives it frames and the time, and passes on its events. Control
+/// thread.
 class HostStack {
  public:
   struct Listener {
