@@ -37,10 +37,10 @@ int LookupErrno(const absl::Status& status) {
 
 rdma_cm::ServiceConfig RdmaCmHost::MakeConfig(const Limits& limits) {
   rdma_cm::ServiceConfig config;
-  config.endpoints_per_program = limits.cm_ids;
-  config.endpoints_per_user = limits.cm_ids_per_user;
-  config.joins_per_program = limits.cm_joins;
-  config.joins_per_user = limits.cm_joins_per_user;
+  config.limits.endpoints_per_program = limits.cm_ids;
+  config.limits.endpoints_per_user = limits.cm_ids_per_user;
+  config.limits.joins_per_program = limits.cm_joins;
+  config.limits.joins_per_user = limits.cm_joins_per_user;
   config.manager.max_ids = limits.total_connections;
   ReadSysctl("/proc/sys/net/ipv4/ip_unprivileged_port_start", config.first_unprivileged_port);
   cm::Bindings::PortRange range;
@@ -147,7 +147,7 @@ void RdmaCmHost::Leave(const rdma_cm::Attachment& source, const Gid& group) {
 }
 
 CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
-                 rdma_cm::Service::HasQueuePair has_queue_pair)
+                 rdma_cm::HasQueuePair has_queue_pair)
     : loop_(loop),
       sockets_("cm file", nic.config().limits.cm_ids, &nic.user(owner.uid).sockets),
       files_(

@@ -78,7 +78,7 @@ class RdmaCmHost final : private rdma_cm::Environment {
 class CmFiles {
  public:
   CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
-          rdma_cm::Service::HasQueuePair has_queue_pair);
+          rdma_cm::HasQueuePair has_queue_pair);
   ~CmFiles();
   CmFiles(const CmFiles&) = delete;
   CmFiles& operator=(const CmFiles&) = delete;

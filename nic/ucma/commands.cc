@@ -116,7 +116,7 @@ int Files::CreateId(Call& call) {
   if (const int error = QueuePairType(command, type)) return error;
   rdma_cm::EndpointId endpoint{};
   const rdma_cm::Result result =
-      client_->Create(static_cast<wire::PortSpace>(command.ps), type, endpoint);
+      client_.Create(static_cast<wire::PortSpace>(command.ps), type, endpoint);
   if (result != rdma_cm::Result::kOk) return ErrnoOf(result);
   const Id id{.file = call.file_id,
               .endpoint = endpoint,
@@ -143,7 +143,7 @@ int Files::BindIp(Call& call) {
   rdma_cm::SocketAddress address;
   if (const int error = ReadWithId(call, command, id)) return error;
   if (const int error = ReadAddress(BytesOf(command.addr), address)) return error;
-  return ErrnoOf(client_->Bind(id->endpoint, address));
+  return ErrnoOf(client_.Bind(id->endpoint, address));
 }
 
 int Files::Bind(Call& call) {
@@ -155,7 +155,7 @@ int Files::Bind(Call& call) {
   if (command.reserved != 0 || command.addr_size == 0 || bytes.empty()) return EINVAL;
   if (const int error = FindId(call.file_id, command.id, id)) return error;
   if (const int error = ReadAddress(bytes, address)) return error;
-  return ErrnoOf(client_->Bind(id->endpoint, address));
+  return ErrnoOf(client_.Bind(id->endpoint, address));
 }
 
 int Files::ResolveIp(Call& call) {
@@ -192,14 +192,14 @@ int Files::Resolve(const Id& id, std::span<const uint8_t> source,
     if (const int error = ReadAddress(source, from)) return error;
   }
   const Nanos timeout = Nanos(kNanosPerMillisecond) * timeout_ms;
-  return ErrnoOf(client_->ResolveAddress(id.endpoint, has_source ? &from : nullptr, to, timeout));
+  return ErrnoOf(client_.ResolveAddress(id.endpoint, has_source ? &from : nullptr, to, timeout));
 }
 
 int Files::ResolveRoute(Call& call) {
   rdma_ucm_resolve_route command{};
   Id* id = nullptr;
   if (const int error = ReadWithId(call, command, id)) return error;
-  return ErrnoOf(client_->ResolveRoute(id->endpoint));
+  return ErrnoOf(client_.ResolveRoute(id->endpoint));
 }
 
 // ---- queries ----
@@ -242,7 +242,7 @@ int Files::InitQueuePair(Call& call) {
   if (command.qp_state > IBV_QPS_ERR) return EINVAL;
   rdma_cm::QueuePairAttributes attributes;
   const rdma_cm::Result result =
-      client_->InitQueuePair(id->endpoint, static_cast<ibv_qp_state>(command.qp_state), attributes);
+      client_.InitQueuePair(id->endpoint, static_cast<ibv_qp_state>(command.qp_state), attributes);
   if (result != rdma_cm::Result::kOk) return ErrnoOf(result);
   return Respond(call.command, QueuePairResponse(attributes), call.answer);
 }
@@ -259,14 +259,14 @@ int Files::Connect(Call& call) {
   }
   if (command.conn_param.valid == 0) return EINVAL;
   if (const int error = ReadParameters(command.conn_param, parameters)) return error;
-  return ErrnoOf(client_->Connect(id->endpoint, parameters));
+  return ErrnoOf(client_.Connect(id->endpoint, parameters));
 }
 
 int Files::Listen(Call& call) {
   rdma_ucm_listen command{};
   Id* id = nullptr;
   if (const int error = ReadWithId(call, command, id)) return error;
-  return ErrnoOf(client_->Listen(id->endpoint, command.backlog));
+  return ErrnoOf(client_.Listen(id->endpoint, command.backlog));
 }
 
 // After CONNECT_RESPONSE, a program that moves its queue pair itself reports RTS by this command.
@@ -277,11 +277,11 @@ int Files::Accept(Call& call) {
   if (const int error = ReadWithId(call, command, id, offsetof(rdma_ucm_accept, reserved))) {
     return error;
   }
-  if (command.conn_param.valid == 0) return ErrnoOf(client_->Establish(id->endpoint));
+  if (command.conn_param.valid == 0) return ErrnoOf(client_.Establish(id->endpoint));
   if (const int error = ReadParameters(command.conn_param, parameters)) return error;
   parameters.qkey = command.conn_param.qkey;
   const uint64_t old_uid = std::exchange(id->uid, command.uid);
-  const int error = ErrnoOf(client_->Accept(id->endpoint, parameters));
+  const int error = ErrnoOf(client_.Accept(id->endpoint, parameters));
   if (error != 0) id->uid = old_uid;
   return error;
 }
@@ -290,15 +290,15 @@ int Files::Reject(Call& call) {
   rdma_ucm_reject command{};
   Id* id = nullptr;
   if (const int error = ReadWithId(call, command, id)) return error;
-  return ErrnoOf(client_->Reject(id->endpoint, command.reason,
-                                 {command.private_data, command.private_data_len}));
+  return ErrnoOf(client_.Reject(id->endpoint, command.reason,
+                                {command.private_data, command.private_data_len}));
 }
 
 int Files::Disconnect(Call& call) {
   rdma_ucm_disconnect command{};
   Id* id = nullptr;
   if (const int error = ReadWithId(call, command, id)) return error;
-  return ErrnoOf(client_->Disconnect(id->endpoint));
+  return ErrnoOf(client_.Disconnect(id->endpoint));
 }
 
 int Files::Notify(Call& call) {
@@ -306,7 +306,7 @@ int Files::Notify(Call& call) {
   Id* id = nullptr;
   if (const int error = ReadWithId(call, command, id)) return error;
   if (command.event != IBV_EVENT_COMM_EST) return EINVAL;
-  return ErrnoOf(client_->NotifyEstablished(id->endpoint));
+  return ErrnoOf(client_.NotifyEstablished(id->endpoint));
 }
 
 // ---- options ----
@@ -329,13 +329,13 @@ int Files::SetIdOption(const Id& id, uint32_t name, std::span<const uint8_t> val
   if (const int error = is_flag ? ReadValue(value, flag) : ReadValue(value, code)) return error;
   switch (name) {
     case RDMA_OPTION_ID_TOS:
-      return ErrnoOf(client_->SetTypeOfService(id.endpoint, code));
+      return ErrnoOf(client_.SetTypeOfService(id.endpoint, code));
     case RDMA_OPTION_ID_REUSEADDR:
-      return ErrnoOf(client_->SetReuseAddress(id.endpoint, flag != 0));
+      return ErrnoOf(client_.SetReuseAddress(id.endpoint, flag != 0));
     case RDMA_OPTION_ID_AFONLY:
-      return ErrnoOf(client_->SetOwnFamilyOnly(id.endpoint, flag != 0));
+      return ErrnoOf(client_.SetOwnFamilyOnly(id.endpoint, flag != 0));
     default:
-      return ErrnoOf(client_->SetAckTimeout(id.endpoint, code));
+      return ErrnoOf(client_.SetAckTimeout(id.endpoint, code));
   }
 }
 
@@ -369,7 +369,7 @@ int Files::Join(Call& call, IdNumber number, uint64_t uid, std::span<const uint8
   if (memberships_.size() == kMostMemberships) return ENOMEM;
   const MembershipNumber handle = AddMembership({.id = number, .uid = uid});
   const rdma_cm::Result result =
-      client_->JoinMulticast(id->endpoint, address, send_only, memberships_.at(handle).membership);
+      client_.JoinMulticast(id->endpoint, address, send_only, memberships_.at(handle).membership);
   if (result != rdma_cm::Result::kOk) {
     memberships_.erase(handle);
     return ErrnoOf(result);
@@ -388,7 +388,7 @@ int Files::LeaveMulticast(Call& call) {
   const Membership membership = found->second;
   Id& id = ids_.at(membership.id);
   if (id.file != call.file_id) return EINVAL;
-  client_->LeaveMulticast(id.endpoint, membership.membership);
+  client_.LeaveMulticast(id.endpoint, membership.membership);
   Purge(call.file, [number](const WaitingEvent& event) { return event.membership == number; });
   std::erase(id.memberships, number);
   memberships_.erase(found);

@@ -46,11 +46,11 @@ int ParseCommand(std::span<const uint8_t> bytes, Command& command) {
 // acknowledged.
 
 Files::Files(rdma_cm::Service& service, const rdma_cm::Owner& owner,
-             rdma_cm::Service::HasQueuePair has_queue_pair, NodeGuid node_guid, Signal signal)
+             rdma_cm::HasQueuePair has_queue_pair, NodeGuid node_guid, Signal signal)
     : node_guid_(std::move(node_guid)),
       signal_(std::move(signal)),
-      client_(service.AddClient(owner, std::move(has_queue_pair),
-                                [this](const rdma_cm::Event& event) { OnEvent(event); })) {}
+      client_(service, owner, std::move(has_queue_pair),
+              [this](const rdma_cm::Event& event) { OnEvent(event); }) {}
 
 void Files::Close(FileId file) {
   File* found = FindFile(file);
@@ -144,7 +144,7 @@ int Files::GetEvent(Call& call) {
   NoteEmptied(call.file, false);
   Id& id = ids_.at(event.id);
   if (event.request != rdma_cm::EndpointId()) {
-    client_->TakeRequest(event.request);
+    client_.TakeRequest(event.request);
     event.response.id =
         AddId(call.file_id,
               {.file = call.file_id, .endpoint = event.request, .is_datagram = id.is_datagram});
@@ -201,7 +201,7 @@ void Files::RemoveId(IdNumber number) {
   const auto found = ids_.find(number);
   Id& id = found->second;
   File& file = files_.at(id.file);
-  client_->Destroy(id.endpoint);
+  client_.Destroy(id.endpoint);
   for (const MembershipNumber membership : id.memberships) memberships_.erase(membership);
   Purge(file, [number](const WaitingEvent& event) { return event.id == number; });
   file.ids.erase(number);
@@ -217,8 +217,8 @@ Files::MembershipNumber Files::AddMembership(const Membership& membership) {
 
 Described Files::Describe(const Id& id) const {
   Described described;
-  client_->Query(id.endpoint, described.info);
-  client_->QueryPath(id.endpoint, described.path);
+  client_.Query(id.endpoint, described.info);
+  client_.QueryPath(id.endpoint, described.path);
   if (described.info.device) described.node_guid = node_guid_(*described.info.device);
   return described;
 }

@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "nic/rdma_cm/service.h"
+#include "nic/rdma_cm/client.h"
 #include "nic/ucma/responses.h"
 
 namespace uroce::nic::ucma {
@@ -81,7 +81,7 @@ class Files {
   using NodeGuid = std::function<uint64_t(uint32_t device)>;
 
   Files(rdma_cm::Service& service, const rdma_cm::Owner& owner,
-        rdma_cm::Service::HasQueuePair has_queue_pair, NodeGuid node_guid, Signal signal);
+        rdma_cm::HasQueuePair has_queue_pair, NodeGuid node_guid, Signal signal);
   Files(const Files&) = delete;
   Files& operator=(const Files&) = delete;
 
@@ -206,7 +206,7 @@ class Files {
   std::map<rdma_cm::EndpointId, IdNumber> by_endpoint_;
   MembershipNumber last_membership_ = 0;
   std::map<MembershipNumber, Membership> memberships_;
-  std::unique_ptr<rdma_cm::Client> client_;  ///< Destroyed first.
+  rdma_cm::Client client_;  ///< Destroyed first.
 };
 
 }  // namespace uroce::nic::ucma

@@ -17,6 +17,7 @@
 #include "nic/paths/gsi.h"
 #include "nic/paths/neighbours.h"
 #include "nic/ports.h"
+#include "nic/rdma_cm/client.h"
 
 namespace uroce::nic {
 
@@ -78,8 +79,8 @@ inline rdma_cm::SocketAddress WireAddress(uint8_t last, uint16_t port = 0) {
 /// A program with what it has been told.
 struct RdmaCmProgram {
   explicit RdmaCmProgram(RdmaCmBed& its_bed) : bed(its_bed) {
-    client = bed.service().AddClient(
-        {}, [](Qpn) { return true; },
+    client = std::make_unique<rdma_cm::Client>(
+        bed.service(), rdma_cm::Owner{}, [](Qpn) { return true; },
         [this](const rdma_cm::Event& event) { events.push_back(event); });
   }
   rdma_cm::EndpointId Create() const {

@@ -143,8 +143,8 @@ TEST_F(AddressesTest, GroupsAreJoinedByTheDeviceAndLeftWithTheEndpoint) {
 
 TEST_F(AddressesTest, JoinsCountForAProgramAndAUser) {
   ServiceConfig config;
-  config.joins_per_program = 2;
-  config.joins_per_user = 3;
+  config.limits.joins_per_program = 2;
+  config.limits.joins_per_user = 3;
   Network small(config);
   const auto joins = [](Program& program) {
     const EndpointId id = program.Create(wire::PortSpace::kUdp, IBV_QPT_UD);

@@ -186,8 +186,8 @@ TEST_F(ConnectionsTest, ADatagramServiceThatRefusesIsUnreachableWithItsStatus) {
 
 TEST_F(ConnectionsTest, LimitsOfAProgramAndOfAUserHold) {
   ServiceConfig config;
-  config.endpoints_per_program = 2;
-  config.endpoints_per_user = 3;
+  config.limits.endpoints_per_program = 2;
+  config.limits.endpoints_per_user = 3;
   Network small(config);
   const Program first(small[0], {.uid = 7});
   const Program second(small[0], {.uid = 7});
@@ -233,8 +233,8 @@ TEST_F(ConnectionsTest, ADatagramServiceNamesItsProgramsQueuePairs) {
 
 TEST_F(ConnectionsTest, WhatIsLeftOfConnectionsCountsForTheirProgramAndUser) {
   ServiceConfig config;
-  config.endpoints_per_program = 3;
-  config.endpoints_per_user = 4;
+  config.limits.endpoints_per_program = 3;
+  config.limits.endpoints_per_user = 4;
   Network small(config);
   Program from(small[0], {.uid = 7});
   Program to(small[1], {.uid = 8});

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "nic/rdma_cm/service.h"
+#include "nic/rdma_cm/client.h"
 
 namespace uroce::nic::rdma_cm {
 
@@ -216,8 +216,8 @@ inline Result Host::Join(const Attachment&, const Gid& group) {
 /// A program with what it has been told.
 struct Program {
   explicit Program(Host& its_host, const Owner& owner = {}) : host(its_host) {
-    client = host.service->AddClient(
-        owner, [this](Qpn qpn) { return qpn != not_its; },
+    client = std::make_unique<Client>(
+        *host.service, owner, [this](Qpn qpn) { return qpn != not_its; },
         [this](const Event& event) { events.push_back(event); });
   }
 

@@ -44,8 +44,8 @@ void Node::Die() {
 
 void Node::StartProgram(uint32_t number) {
   Program& program = programs_[number];
-  program.client = service_->AddClient(
-      {.client = number}, [](Qpn) { return true; },
+  program.client = std::make_unique<nic::rdma_cm::Client>(
+      *service_, nic::rdma_cm::Owner{.client = number}, [](Qpn) { return true; },
       [this, number, life = program.life](const nic::rdma_cm::Event& event) {
         told_.push_back({number, life, event});
       });

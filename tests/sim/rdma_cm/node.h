@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "nic/rdma_cm/service.h"
+#include "nic/rdma_cm/client.h"
 #include "tests/sim/cm/history.h"
 #include "tests/sim/random.h"
 
