@@ -10,16 +10,14 @@
 
 namespace uroce {
 
-// Counters that one thread writes while others read them.
-
 /// Adds to a counter that only this thread writes: no locked instruction.
 inline void Count(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
-// Counts values by size. Bounds rise by a power of two, so that a bucket is found without a search.
-
-/// The bounds of a histogram: 2^first_log2, and each of the next 2^step_log2 times the one before.
+/// Counts values by size. Bounds rise by a power of two, so that a bucket is found without a
+/// search. The bounds of a histogram: 2^first_log2, and each of the next 2^step_log2 times the one
+/// before.
 struct HistogramShape {
   static constexpr uint32_t kBounds = 15;
   static constexpr uint32_t kBuckets = kBounds + 1;  ///< The last one has no bound.

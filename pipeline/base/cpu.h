@@ -79,8 +79,7 @@ inline bool CounterIsSteady() {
 #endif
 }
 
-// Whether other threads want the core of this one, learned from how long its yields take. Pure.
-
+/// Whether other threads want the core of this one, learned from how long its yields take. Pure.
 /// On a core of its own a thread that waits polls, and yields from time to time: it sees what it
 /// waits for within some 100 ns. Where others want the core, a yield costs time slices: Linux since
 /// 6.6 puts a thread that yields behind all that are ready. A thread that sleeps instead keeps its

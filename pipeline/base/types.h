@@ -9,9 +9,6 @@
 
 namespace uroce {
 
-// Small value types of the whole pipeline. Integers that could be swapped by mistake have different
-// types. Pure.
-
 /// A point in time or a duration, in nanoseconds. The clock defines the origin: the pure core only
 /// compares and adds times.
 class Nanos {

@@ -28,8 +28,6 @@ constexpr uint32_t KindsOf(const uroce_capture_note& note) {
   return is_taken ? kinds : kinds | UROCE_CAPTURE_DROPPED;
 }
 
-// Text for people of the notes on captured frames.
-
 /// One line without a full stop; "" for an empty note:
 ///   "retransmission 2 of 7 of qp 0x000123: ACK timeout"
 ///   "dropped: psn 1042 is out of sequence, qp 0x000123 expects 1040, NAK sent"

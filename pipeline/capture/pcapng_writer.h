@@ -12,8 +12,7 @@
 
 namespace uroce::capture {
 
-// One captured frame, as capture writers take it.
-
+/// One captured frame, as capture writers take it.
 /// One frame as a device received or sent it. `bytes` points into memory of the caller, and may be
 /// shorter than the frame on the wire.
 struct CapturedFrame {
@@ -24,8 +23,6 @@ struct CapturedFrame {
   uroce_capture_note note{};
   std::span<const uint8_t> bytes;
 };
-
-// Writes captured frames as pcapng, the format of draft-ietf-opsawg-pcapng.
 
 /// The statistics of one interface at the end of a file: frames of both directions together.
 struct InterfaceStatistics {

@@ -14,8 +14,6 @@
 
 namespace uroce::congestion {
 
-// DCQCN's reaction point as the paper defines it (docs/protocol/congestion.md, section 6).
-
 /// Current and target rate, in bits per second.
 struct DcqcnRates {
   double current;
@@ -27,6 +25,7 @@ struct DcqcnRates {
 DcqcnRates Increase(const ReactionSettings& settings, DcqcnRates rates, uint32_t timer_events,
                     uint32_t byte_events, double line_bps);
 
+/// DCQCN's reaction point as the paper defines it (docs/protocol/congestion.md, section 6).
 /// One flow, from its first CNP until its rate is back at the line rate. Rates are in bits per
 /// second. Timers run only in Advance, which the caller calls before OnCnp and OnSent.
 /// Pure. `now` never goes back.
@@ -63,10 +62,9 @@ class Dcqcn {
   Nanos increase_at_;  ///< Next event of the rate timer.
 };
 
-// DCQCN's reaction point in the integers of NVIDIA's NICs (docs/protocol/congestion.md, section 7).
-
-/// One flow, from its first CNP until its rate is back at the line rate. Rates are in Mb/s, alpha
-/// in 1/1024. Timers run only in Advance, which the caller calls before OnCnp and OnSent.
+/// DCQCN's reaction point in the integers of NVIDIA's NICs (docs/protocol/congestion.md, section
+/// 7). One flow, from its first CNP until its rate is back at the line rate. Rates are in Mb/s,
+/// alpha in 1/1024. Timers run only in Advance, which the caller calls before OnCnp and OnSent.
 /// Pure. `now` never goes back.
 class DcqcnMlx {
  public:
@@ -110,8 +108,7 @@ class DcqcnMlx {
   Nanos increase_at_;
 };
 
-// The reaction point of one flow: Dcqcn or DcqcnMlx, by the profile.
-
+/// The reaction point of one flow: Dcqcn or DcqcnMlx, by the profile.
 /// Exists from the first CNP of a flow until its rate is back. Pure. See Dcqcn and DcqcnMlx.
 class ReactionPoint {
  public:

@@ -48,8 +48,6 @@ class Pacer {
   Nanos credit_;
 };
 
-// Pacing of one flow: when it may send its next packet (docs/protocol/congestion.md, section 8).
-
 class FlowRate;
 
 /// The state of a flow that a CNP has slowed down, until its rate is back at the line rate.

@@ -26,9 +26,6 @@ constexpr Nanos Micros(uint32_t count) { return Nanos(int64_t{count} * 1000); }
 /// gap between frames.
 inline constexpr uint32_t kFrameOverheadBytes = 8 + 4 + 12;
 
-// The parameters of congestion control, with their ranges and their usual names
-// (docs/protocol/congestion.md, sections 4, 6 and 7).
-
 /// How senders react to congestion.
 enum class Profile : uint8_t {
   kOff,       ///< To losses alone, by a window (loss_window.h). No CNPs are sent.
@@ -116,8 +113,7 @@ inline constexpr uint32_t kPriorities = 8;
 /// Whether the bit of `priority` is set, as in np_enable and rp_enable.
 constexpr bool IsEnabled(uint32_t mask, uint32_t priority) { return (mask >> priority & 1) != 0; }
 
-// The settings and measurements that all flows of one NIC, priority and worker share.
-
+/// The settings and measurements that all flows of one NIC, priority and worker share.
 /// Owned by the shell, and outlives the flows. One thread uses it. `settings` change only while
 /// that thread does nothing else.
 struct Environment {

@@ -12,8 +12,7 @@
 
 namespace uroce::congestion {
 
-// The window of request packets in flight, controlled by losses alone.
-
+/// The window of request packets in flight, controlled by losses alone.
 /// Bounds request packets in flight. A READ request counts as one, however many responses it has.
 ///
 /// Go-back-N: the window never exceeds its start value. Each time that all is sent again the window
@@ -81,8 +80,7 @@ class LossWindow {
   bool slow_ = false;
 };
 
-// The window of request packets in flight, controlled by round-trip times (Swift, SIGCOMM 2020).
-
+/// The window of request packets in flight, controlled by round-trip times (Swift, SIGCOMM 2020).
 /// One round trip is measured at a time, from a packet that asks for an acknowledgement to the
 /// response that acknowledges it, so that each sample shows the effect of the last change. Samples
 /// leave out the time in which this side's thread did not run (Environment::stalled), and the
@@ -212,8 +210,6 @@ class DelayWindow {
   /// below one packet: round trips alone may be long because threads wait for a CPU.
   bool has_lost_ = false;
 };
-
-// The window of request packets that a requester may have in flight, for every profile.
 
 /// Bounds request packets in flight. A READ request counts as one, however many responses it has.
 /// Losses control it (LossWindow), or round-trip times and losses (DelayWindow, Profile::kDelay).

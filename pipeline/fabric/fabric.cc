@@ -11,8 +11,28 @@ namespace uroce::fabric {
 namespace {
 
 constexpr uint32_t kUnreached = UINT32_MAX;
+constexpr uint32_t kNoLink = UINT32_MAX;
+/// The most PFC pauses and resumptions on a link at a time. When a link has so many, the next one
+/// is sent after one has arrived.
+constexpr uint32_t kReservePerLink = 4;
+constexpr uint32_t kPauseFrameBytes = 60;
+/// A full packet of the largest path MTU, with all its headers.
+constexpr uint32_t kRoomFrameBytes = 4200;
+
+uint32_t Opposite(uint32_t link) { return link ^ 1; }
+
+/// The path that a switch chooses for a flow. Each switch mixes the hash differently; otherwise all
+/// switches behind the first would choose alike.
+uint32_t Choice(uint32_t flow_hash, uint32_t switch_index, uint64_t seed, size_t ways) {
+  uint64_t mixed = (flow_hash ^ (seed << 32)) + (switch_index + 1) * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return static_cast<uint32_t>((mixed >> 32) % ways);
+}
 
 }  // namespace
+
+// ---- routes ----
 
 Routes::Routes(uint32_t switches, std::span<const RouteEdge> edges)
     : switches_(switches),
@@ -58,28 +78,7 @@ void Routes::AddTree(uint32_t root, std::span<const RouteEdge> edges) {
   }
 }
 
-namespace {
-
-constexpr uint32_t kNoLink = UINT32_MAX;
-/// The most PFC pauses and resumptions on a link at a time. When a link has so many, the next one
-/// is sent after one has arrived.
-constexpr uint32_t kReservePerLink = 4;
-constexpr uint32_t kPauseFrameBytes = 60;
-/// A full packet of the largest path MTU, with all its headers.
-constexpr uint32_t kRoomFrameBytes = 4200;
-
-uint32_t Opposite(uint32_t link) { return link ^ 1; }
-
-/// The path that a switch chooses for a flow. Each switch mixes the hash differently; otherwise all
-/// switches behind the first would choose alike.
-uint32_t Choice(uint32_t flow_hash, uint32_t switch_index, uint64_t seed, size_t ways) {
-  uint64_t mixed = (flow_hash ^ (seed << 32)) + (switch_index + 1) * 0x9e3779b97f4a7c15;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return static_cast<uint32_t>((mixed >> 32) % ways);
-}
-
-}  // namespace
+// ---- the fabric ----
 
 Fabric::Fabric(Surroundings& surroundings, const FabricConfig& config)
     : surroundings_(surroundings),

@@ -17,8 +17,7 @@
 
 namespace uroce::fabric {
 
-// A heap of numbered events, of which each has at most one time.
-
+/// A heap of numbered events, of which each has at most one time.
 /// Events 0, 1, 2, ... each with a time or without. Of events with the same time the lowest number
 /// comes first, so that each run of a simulation gives the same result.
 class EventHeap {
@@ -95,8 +94,7 @@ class EventHeap {
   std::vector<uint32_t> places_;
 };
 
-// Shortest paths between the switches of a fabric.
-
+/// Shortest paths between the switches of a fabric.
 /// One direction of a link between two switches.
 struct RouteEdge {
   uint32_t from = 0;
@@ -129,8 +127,7 @@ class Routes {
   std::vector<std::vector<uint32_t>> tree_links_;
 };
 
-// One direction of a cable: the queues at its head, and the frames on it.
-
+/// One direction of a cable: the queues at its head, and the frames on it.
 /// The counters of a link. All are cumulative.
 struct LinkCounters {
   uint64_t frames = 0;  ///< Sent.
@@ -184,10 +181,6 @@ struct Link {
     return free_at;
   }
 };
-
-// A model of hosts joined by switches, in the caller's time: each frame waits in the queue of each
-// egress port on its path and occupies the line for the time of its bits. Switches mark, drop and
-// pause frames as real ones do. Pure.
 
 /// The configuration and counters of a switch.
 struct Switch {

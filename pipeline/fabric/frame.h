@@ -13,8 +13,7 @@
 
 namespace uroce::fabric {
 
-// A frame in the fabric, and the interface that the fabric's user implements.
-
+/// A frame in the fabric, and the interface that the fabric's user implements.
 /// An Ethernet frame without its FCS. The holder of the value owns the memory of the frame.
 struct Frame {
   uint8_t* bytes = nullptr;
@@ -37,8 +36,6 @@ class Surroundings {
   virtual void Free(const Frame& frame) = 0;
 };
 
-// The header fields of a frame that a switch reads, and the ECN mark that it writes.
-
 /// The fields of a frame of at least 14 bytes, with or without VLAN tag.
 struct FrameHeaders {
   Mac destination{};
@@ -57,8 +54,7 @@ FrameHeaders ReadHeaders(std::span<const uint8_t> frame);
 /// frames stay unchanged: false.
 bool MarkCongestionExperienced(std::span<uint8_t> frame);
 
-// The frames in a fabric: slots that are allocated at the start, and lists of slots.
-
+/// The frames in a fabric: slots that are allocated at the start, and lists of slots.
 /// A frame in the fabric, or a PFC pause or resumption on a link.
 struct Slot {
   enum class Kind : uint8_t { kFrame, kPause, kResume };

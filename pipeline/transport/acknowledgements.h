@@ -80,12 +80,10 @@ class SendCredits {
   wire::Psn probe_psn_;
 };
 
-// What a responder owes beside the replies to READs and atomics: an ACK, a NAK, a map of the
-// packets that it keeps; and the AETH that all its answers carry.
-
 /// For OfferCredits: send no credits. RNR NAKs tell the requester that a receive work is missing.
 inline constexpr uint32_t kNoCredits = UINT32_MAX;
 
+/// What a responder owes beside the replies to READs and atomics, and the AETH of all its answers.
 /// At most one of each kind is due, because an acknowledgement covers all packets before its PSN.
 /// Pure, owned by a Responder, which knows their order.
 class Acknowledgements {

@@ -44,12 +44,11 @@ class ReceiveCompletions {
   std::array<Completion, kMaxReceiveCompletions> entries_;
 };
 
-// The SEND or WRITE that is arriving: checks which packet may continue it, computes the memory that
-// a packet fills, and makes the completion. Reliable and unreliable connections share it; each
-// decides by itself what to do with a packet that does not fit.
-
-/// Holds at most one message and one receive work, which belongs to the message or waits for one.
-/// Each packet goes through Take, Check, Place (whose effect the shell carries out) and Commit.
+/// The SEND or WRITE that is arriving.
+///
+/// It holds at most one message and one receive work, which belongs to the message or waits for
+/// one. Each packet goes through Take, Check, Place (whose effect the shell carries out) and
+/// Commit.
 class InboundMessage {
  public:
   // ---- the receive work ----

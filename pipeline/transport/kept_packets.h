@@ -16,9 +16,6 @@
 
 namespace uroce::transport {
 
-// The set of packets behind a hole that a responder has. The shell keeps the packets themselves,
-// and gives each back in its turn.
-
 static_assert(PacketSet::kWindow <= wire::kMaxKeptPackets);
 
 /// How many PSNs from ePSN on a responder keeps: their map fits into a packet of the path MTU.
@@ -26,7 +23,7 @@ constexpr uint32_t KeptWindow(PathMtu mtu) {
   return std::min(PacketSet::kWindow, (mtu.bytes() - wire::kKeptMapHeaderBytes) * 8);
 }
 
-/// Pure, of fixed size, owned by a Responder.
+/// The set of packets behind a hole. Pure, of fixed size, owned by a Responder.
 ///
 /// PSNs: expected_ (ePSN) .. end_ (no packet from there on has come). Members lie in between, less
 /// than a KeptWindow ahead of ePSN. A READ request takes the PSNs of its responses, and all of them
@@ -65,11 +62,9 @@ class KeptPackets {
   std::array<uint8_t, wire::kMaxKeptMapBytes> map_;
 };
 
-// Selective repeat at a responder: whether the requester has agreed to it, and what is kept behind
-// a hole in the PSNs.
-
-/// A KeptPackets, allocated when selective repeat is offered, and copies of the two facts that each
-/// packet needs to know of it. Pure, owned by a Responder.
+/// Selective repeat at a responder: whether the requester has agreed to it, and what is kept behind
+/// a hole in the PSNs: a KeptPackets, allocated when selective repeat is offered, and copies of the
+/// two facts that each packet needs to know of it. Pure, owned by a Responder.
 class BehindHole {
  public:
   /// `offered`: the requester may agree to selective repeat. Otherwise nothing is ever kept.

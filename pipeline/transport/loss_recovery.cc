@@ -26,7 +26,7 @@ wire::Psn ProbePsn(const SendWorks& works) {
 LossRecovery::LossRecovery(const RcConfig& config, SendWorks& works, QueuePairCounters& counters)
     : counters_(counters),
       works_(works),
-      window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1),
+      window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, wire::kMaxOutstandingPsns - 1),
               config.congestion),
       selective_(config.selective_repeat) {}
 

@@ -20,9 +20,8 @@
 
 namespace uroce::transport {
 
-// Go-back-N: decides when a requester resends all from the oldest unacknowledged packet on, and
-// whether that costs a retry (docs/protocol/transport.md, section 3.3).
-
+/// Go-back-N: decides when a requester resends all from the oldest unacknowledged packet on, and
+/// whether that costs a retry (docs/protocol/transport.md, section 3.3).
 /// Only decides: the send position is in SendWorks. Each loss goes back once: until something is
 /// acknowledged, a further NAK tells of the same loss. A NAK after a timeout costs no retry: the
 /// timeout has taken one for the same round. Selective resends cost no retry either: a responder
@@ -85,12 +84,11 @@ class GoBackN {
   Resend resend_;
 };
 
-// Loss recovery and congestion control of a requester: when it may send, what it sends again, and
-// when it gives up (docs/protocol/transport.md, section 3.3; pipeline/transport/README.md).
-
-/// A requester calls it before and after it sends, on each response and on each deadline. It moves
-/// the send position of `works` back, and knows nothing of memory, completions and failures: it
-/// returns false when its retries are exhausted, and the requester fails.
+/// When a requester may send, what it sends again, and when it gives up.
+///
+/// The requester calls it before and after it sends, on each response and on each deadline. It
+/// moves the send position of `works` back, and knows nothing of memory, completions and failures:
+/// it returns false when its retries are exhausted, and the requester fails.
 ///
 /// Each part owns its state; this class passes an event on to the parts that it concerns.
 /// Congestion control is one of the parts: MaySend asks it, and it learns of acknowledgements,

@@ -17,11 +17,10 @@
 
 namespace uroce::transport {
 
-// Splits SENDs and WRITEs of reliable and unreliable connections into packets.
-
-/// Fills in packet `index` of a SEND or WRITE `work`, except PSN, AckReq, immediate data and the
-/// key to invalidate. Opcodes are those of reliable connections. Returns true for the last packet.
-/// Source: docs/protocol/transport.md, section 3.1, steps 1 and 5.
+/// Splits SENDs and WRITEs of reliable and unreliable connections into packets: fills in packet
+/// `index` of a SEND or WRITE `work`, except PSN, AckReq, immediate data and the key to invalidate.
+/// Opcodes are those of reliable connections. Returns true for the last packet. Source:
+/// docs/protocol/transport.md, section 3.1, steps 1 and 5.
 template <typename Work>
 bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& packet) {
   const uint32_t offset = mtu.OffsetOf(index);
@@ -42,7 +41,7 @@ bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& 
   return last;
 }
 
-// The request packets of a work on a reliable connection (docs/protocol/transport.md, section 3.1).
+// ---- requests of a reliable connection (docs/protocol/transport.md, section 3.1) ----
 
 /// One in this many packets of a long message asks for an ACK, so that the window moves before
 /// the message ends.
@@ -125,8 +124,7 @@ inline uint32_t FillPartOfRead(const HeldWork& work, PathMtu mtu, wire::Psn psn,
   return asked;
 }
 
-// The effect of a READ response or atomic acknowledgement on memory (docs/protocol/transport.md,
-// section 3.2). Inline, because each response calls it.
+// ---- responses to READs and atomics (docs/protocol/transport.md, section 3.2) ----
 
 namespace internal {
 

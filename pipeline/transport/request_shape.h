@@ -12,8 +12,6 @@
 
 namespace uroce::transport {
 
-// The path MTU, and how it splits a message into packets.
-
 /// The longest message that the headers can name (docs/protocol/transport.md, section 12).
 inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
 
@@ -42,9 +40,8 @@ class PathMtu {
   uint32_t bytes_ = 1u << 10;  ///< Stored, because each packet reads it several times.
 };
 
-// Request opcodes, taken apart for the responder.
-
-/// The kind and position of a request packet. Eight bytes, so that it is copied in one piece.
+/// The kind and position of a request packet, for the responder. Eight bytes, so that it is copied
+/// in one piece.
 struct alignas(8) RequestShape {
   enum class Kind : uint8_t { kUnknown, kSend, kWrite, kRead, kAtomic, kAtomicWrite };
   Kind kind = Kind::kUnknown;
@@ -126,7 +123,7 @@ constexpr bool IsResponse(wire::Opcode opcode) {
          operation <= wire::Opcode::kAtomicAcknowledge;
 }
 
-// The opcodes of send works: the BTH opcode of each packet, and the opcode of the completion.
+// ---- opcodes of send works ----
 
 constexpr bool IsWrite(WorkOpcode opcode) {
   return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;

@@ -67,7 +67,8 @@ Requester::Gate Requester::NextGate() const {
   if (recovery_.waiting() || flushing_) return Gate::kShut;
   if (recovery_.has_lost()) return Gate::kOpen;
   if (works_.unsent() == 0 || failure_.IsPendingAt(works_.next_index())) return Gate::kShut;
-  if (!recovery_.MaySend(works_.RequestsInFlight()) || works_.InFlight() >= kMaxOutstandingPsns)
+  if (!recovery_.MaySend(works_.RequestsInFlight()) ||
+      works_.InFlight() >= wire::kMaxOutstandingPsns)
     return Gate::kShut;
   const HeldWork& work = works_.next();
   if (works_.next_is_new()) return StartGate(work);
@@ -93,7 +94,7 @@ Requester::Gate Requester::StartGate(const HeldWork& work) const {
   if (max_rd_atomic_ == 0) return Gate::kUnfit;
   if (works_.reads_outstanding() >= max_rd_atomic_) return Gate::kShut;
   const uint32_t packets = work.is_read() ? works_.mtu().PacketsOf(work.length_bytes) : 1;
-  if (works_.InFlight() + packets > kMaxOutstandingPsns) return Gate::kShut;
+  if (works_.InFlight() + packets > wire::kMaxOutstandingPsns) return Gate::kShut;
   if (!allowance_.is_limited() || !work.is_read()) return Gate::kOpen;
   return allowance_.Covers(CostOf(work)) ? Gate::kOpen : Gate::kRead;
 }

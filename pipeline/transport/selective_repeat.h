@@ -15,8 +15,7 @@
 
 namespace uroce::transport {
 
-// The packets that a requester resends one by one, because its responder has named them.
-
+/// The packets that a requester resends one by one, because its responder has named them.
 /// Pure, of fixed size, owned by a Requester. Members lie less than a window behind the oldest
 /// unacknowledged packet.
 ///
@@ -60,9 +59,7 @@ class SelectiveResend {
   wire::Psn una_;
 };
 
-// Selective repeat at a requester: which packets and which responses are lost, according to the
-// maps of its responder (pipeline/transport/README.md).
-
+/// Which packets and which responses are lost, according to the maps of the responder.
 /// Pure, of fixed size, owned by a LossRecovery. While it is not active it changes nothing, and
 /// has_lost() is false.
 ///

@@ -16,8 +16,6 @@
 
 namespace uroce::transport {
 
-// The works that a send queue holds, from Post until their completion is polled.
-
 /// A send work as the requester keeps it. One cache line, because each connection allocates a
 /// whole ring of them, even an idle one.
 struct alignas(64) HeldWork {
@@ -74,8 +72,7 @@ class SendRing {
   uint32_t mask_;
 };
 
-// The works of a send queue: their order, their PSNs and their progress.
-
+/// The works of a send queue: their order, their PSNs and their progress.
 /// Pure, owned by a Requester. Works lie in a ring under free-running indices, divided by marks:
 ///   reported_ <= done_ <= begun_ <= tail_
 /// [reported_, done_) is complete and waits for PollCompletion; [done_, begun_) has PSNs and is
@@ -258,8 +255,7 @@ class SendWorks {
   uint32_t last_bytes_ = 0;  ///< Of the last responses to these READs: the others are full.
 };
 
-// The failure of a send queue: which work fails, when, and with which status.
-
+/// The failure of a send queue: which work fails, when, and with which status.
 /// Completions come in posting order, and earlier works may still succeed. So a work that is found
 /// unfit fails at the head: once all works before it are complete. Pure, owned by a Requester.
 class HeadFailure {

@@ -31,8 +31,7 @@ constexpr Nanos RnrWait(uint8_t code) {
   return Nanos(10'000) * kTensOfMicroseconds[code & 31];
 }
 
-// How many retries a requester has without progress (docs/protocol/transport.md, section 3.3).
-
+/// How many retries a requester has without progress (docs/protocol/transport.md, section 3.3).
 /// A count of retries that progress refills. Pure.
 class RetryBudget {
  public:
@@ -54,8 +53,7 @@ class RetryBudget {
   uint8_t left_ = 0;
 };
 
-// The ACK timeout of a requester (docs/protocol/transport.md, section 3.3).
-
+/// The ACK timeout of a requester (docs/protocol/transport.md, section 3.3).
 /// Pure, owned by a LossRecovery.
 class AckTimer {
  public:
@@ -104,9 +102,8 @@ class AckTimer {
   uint8_t backoff_ = 0;  ///< Timeouts since the last progress, up to kMaxBackoff.
 };
 
-// The wait of a requester after an RNR NAK, before it sends again
-// (docs/protocol/transport.md, section 3.3).
-
+/// The wait of a requester after an RNR NAK, before it sends again
+/// (docs/protocol/transport.md, section 3.3).
 /// Pure, owned by a LossRecovery.
 class RnrTimer {
  public:
@@ -154,8 +151,7 @@ class RnrTimer {
   RetryBudget retries_;
 };
 
-// Measures the round-trip time of a requester.
-
+/// Measures the round-trip time of a requester.
 /// Measures one round trip at a time. A round begins with a packet that is sent, and ends when
 /// that packet, or one sent later, is known to have arrived. Pure, owned by a LossRecovery.
 class RoundTrip {
@@ -204,9 +200,8 @@ class RoundTrip {
   wire::Psn first_;
 };
 
-// The timer of tail loss probes: a requester that has received nothing for some round trips
-// resends a packet (pipeline/transport/README.md).
-
+/// The timer of tail loss probes: a requester that has received nothing for some round trips
+/// resends a packet (pipeline/transport/README.md).
 /// Each probe without an answer doubles the wait for the next one. A wait has kParts parts, and a
 /// look at the timer ends at most one of them: an owner that has stood still looks at what arrived
 /// meanwhile before it looks at the timer again, and nothing is sent again that only lies there.

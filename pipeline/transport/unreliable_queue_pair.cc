@@ -8,7 +8,27 @@
 #include "pipeline/transport/request_shape.h"
 
 namespace uroce::transport {
-namespace {}  // namespace
+namespace {
+
+using Kind = RequestShape::Kind;
+
+/// A work whose Q_Key has this bit set uses the queue pair's own Q_Key.
+constexpr uint32_t kOwnQkey = 1u << 31;
+
+/// The status with which a work fails that can never be sent; kSuccess when it can be sent.
+WcStatus VerdictOn(const SendWork& work) {
+  const bool known = work.opcode <= WorkOpcode::kSendWithImm ||
+                     work.opcode == WorkOpcode::kLocalInvalidate ||
+                     work.opcode == WorkOpcode::kBindWindow;
+  if (work.malformed || !known) return WcStatus::kLocQpOpErr;
+  return work.length_bytes > kMaxMessageBytes ? WcStatus::kLocLenErr : WcStatus::kSuccess;
+}
+
+bool IsLast(wire::Opcode opcode) { return wire::InfoOf(opcode).Has(wire::OpcodeInfo::kLast); }
+
+}  // namespace
+
+// ---- the send queue ----
 
 void UnreliableSends::Flush() {
   stopped_ = true;
@@ -111,6 +131,8 @@ bool UnreliableSends::PollCompletion(Completion& completion) {
   return false;
 }
 
+// ---- what UC and UD share ----
+
 void UnreliableQueuePair::Modify(QpState state, const QueuePairAttributes& attributes) {
   const QpState old = state_;
   attributes_ = attributes;
@@ -196,22 +218,7 @@ bool UnreliableQueuePair::PollEvent(QpEvent& event) {
   return events_.Poll(event);
 }
 
-namespace {
-
-using Kind = RequestShape::Kind;
-
-/// The status with which a work fails that can never be sent; kSuccess when it can be sent.
-WcStatus VerdictOn(const SendWork& work) {
-  const bool known = work.opcode <= WorkOpcode::kSendWithImm ||
-                     work.opcode == WorkOpcode::kLocalInvalidate ||
-                     work.opcode == WorkOpcode::kBindWindow;
-  if (work.malformed || !known) return WcStatus::kLocQpOpErr;
-  return work.length_bytes > kMaxMessageBytes ? WcStatus::kLocLenErr : WcStatus::kSuccess;
-}
-
-bool IsLast(wire::Opcode opcode) { return wire::InfoOf(opcode).Has(wire::OpcodeInfo::kLast); }
-
-}  // namespace
+// ---- UC ----
 
 PostResult UcQueuePair::Post(const SendWork& work) { return sends_.Post(work, VerdictOn(work)); }
 
@@ -316,12 +323,7 @@ void UcQueuePair::Commit() {
   if (message_.completes()) completions_.Push(message_.Complete());
 }
 
-namespace {
-
-/// A work whose Q_Key has this bit set uses the queue pair's own Q_Key.
-constexpr uint32_t kOwnQkey = 1u << 31;
-
-}  // namespace
+// ---- UD ----
 
 PostResult UdQueuePair::Post(const SendWork& work) {
   const bool known = work.opcode == WorkOpcode::kSend || work.opcode == WorkOpcode::kSendWithImm;

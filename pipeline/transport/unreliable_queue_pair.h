@@ -17,10 +17,8 @@
 
 namespace uroce::transport {
 
-// The send queue of UC and UD: a work is complete when its last packet has left. A work that fails
-// stops only the send queue (docs/protocol/transport.md, sections 6.1, 9 and 10).
-
-/// Pure, one thread, owned by a queue pair, which makes the packets and knows the state.
+/// The send queue of UC and UD. Pure, one thread, owned by a queue pair, which makes the packets
+/// and knows the state.
 ///
 /// Works lie in a ring under free-running indices, divided by marks:
 ///   reported_ <= next_ <= tail_
@@ -96,8 +94,7 @@ class UnreliableSends {
   WcStatus head_status_ = WcStatus::kWrFlushErr;  ///< Of the work at next_, when it is flushed.
 };
 
-// The common part of UC and UD queue pairs: states, the send queue, receive works, completions.
-
+/// The common part of UC and UD queue pairs: states, the send queue, receive works, completions.
 /// Base of UcQueuePair and UdQueuePair; see there for the shell's contract.
 /// An error of a send work stops the send queue only (SQE, until Modify(kRts)). An error of a
 /// receive work puts the queue pair into ERR (docs/protocol/transport.md, section 6.1).
@@ -177,11 +174,10 @@ class UnreliableQueuePair {
   bool last_wqe_due_ = false;     ///< LAST_WQE_REACHED waits for the last receive completion.
 };
 
-// One queue pair of an unreliable connection (docs/protocol/transport.md, section 9).
-
-/// Unreliable connection: SEND and WRITE, with or without immediate. Nothing is acknowledged. A
-/// message with a missing packet is lost, but bytes that a lost WRITE has placed stay.
-/// Pure; one thread. `now` never goes back. No allocation after construction.
+/// Unreliable connection (docs/protocol/transport.md, section 9): SEND and WRITE, with or without
+/// immediate. Nothing is acknowledged. A message with a missing packet is lost, but bytes that a
+/// lost WRITE has placed stay. Pure; one thread. `now` never goes back. No allocation after
+/// construction.
 ///
 /// The shell's contract, per arriving packet (ICRC, addresses and P_Key already checked):
 ///   if (NeedsReceive(header)) PostReceive(next RQ entry, if there is one);
@@ -211,15 +207,13 @@ class UcQueuePair : public UnreliableQueuePair {
   void Commit();
 };
 
-// One queue pair of unreliable datagrams (docs/protocol/transport.md, section 10).
-
 /// The bytes in front of the payload of a received datagram: those of wire::GrhArea.
 inline constexpr uint32_t kGrhAreaBytes = 40;
 
-/// Unreliable datagrams: each SEND is one packet to the destination that its work names. The shell
-/// decides which queue pairs get a multicast packet, and calls OnPacket for each.
-/// Pure; one thread. The shell's contract is that of UcQueuePair. The effect of an arriving
-/// datagram covers its payload, and asks for the GRH area in front of it.
+/// Unreliable datagrams (docs/protocol/transport.md, section 10): each SEND is one packet to the
+/// destination that its work names. The shell decides which queue pairs get a multicast packet, and
+/// calls OnPacket for each. Pure; one thread. The shell's contract is that of UcQueuePair. The
+/// effect of an arriving datagram covers its payload, and asks for the GRH area in front of it.
 class UdQueuePair : public UnreliableQueuePair {
  public:
   explicit UdQueuePair(const UnreliableConfig& config) : UnreliableQueuePair(config) {}

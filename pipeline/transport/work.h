@@ -12,9 +12,6 @@
 
 namespace uroce::transport {
 
-// Work requests as the transport core sees them, and the completions it returns. Scatter/gather
-// lists, inline bytes and lkeys stay with the shell: the core names local bytes by work slot.
-
 /// Operation of a send work request. Values are those of ibv_wr_opcode.
 enum class WorkOpcode : uint8_t {
   kWrite = 0,
@@ -126,10 +123,9 @@ struct Completion {
   bool is_ipv6 = false;
 };
 
-// Properties of an operation that a requester needs, as bits: looked up once when a work is posted,
-// and tested by one instruction each time the work is considered.
-
-/// Traits of a work. A WRITE has none but kExecutable.
+/// Properties of an operation that a requester needs, as bits: looked up once when a work is
+/// posted, and tested by one instruction each time the work is considered. A WRITE has none but
+/// kExecutable.
 struct WorkTraits {
   static constexpr uint8_t kRead = 1;
   static constexpr uint8_t kAtomic = 2;
@@ -180,8 +176,9 @@ constexpr uint8_t TraitsOf(const SendWork& work) {
   return static_cast<uint8_t>((traits | fence) & ~malformed);
 }
 
-// Why a connection refused a packet, resent packets or failed, in more detail than the protocol
-// carries: for captures and for people. Good packets write none of it.
+// ---- reports: why a connection refused a packet, resent packets or failed ----
+// They tell more than the protocol carries, for captures and for people. Good packets write none of
+// them.
 
 /// Why a responder refuses a request with a fatal NAK.
 enum class Refusal : uint8_t {

@@ -12,9 +12,6 @@
 
 namespace uroce::wire {
 
-// Decodes an Ethernet frame into a wire::Packet, once, on arrival. All later code relies on the
-// checks that are made here.
-
 /// Why a frame is no RoCEv2 packet, or kOk.
 enum class DecodeResult : uint8_t {
   kOk,

@@ -15,9 +15,6 @@
 
 namespace uroce::wire {
 
-// The general service interface (GSI): queue pair 1, whose datagrams carry management datagrams
-// (MADs) over RoCEv2 (docs/protocol/cm.md, section 1).
-
 inline constexpr Qpn kGsiQpn{1};
 inline constexpr uint32_t kGsiQkey = 0x80010000;
 /// Every MAD has this size. IBTA vol. 1, chapter 13.
@@ -62,8 +59,7 @@ constexpr TransportHeader GsiHeader(Psn psn) {
   return header;
 }
 
-// The common header of all management datagrams on the wire. Only codecs use it.
-
+/// The common header of all management datagrams on the wire. Only codecs use it.
 /// MAD header. IBTA vol. 1, chapter 13.
 struct MadHeaderLayout {
   uint8_t base_version;

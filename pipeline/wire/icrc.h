@@ -14,9 +14,6 @@
 
 namespace uroce::wire {
 
-// The invariant CRC of RoCEv2 and the fused copy that computes it (docs/protocol/wire-format.md,
-// section 7). The fastest kernel that the CPU can run is chosen when the program starts.
-
 /// State after the eight bytes 0xff that stand in for the LRH.
 inline constexpr uint32_t kIcrcSeed = 0xdebb20e3;
 

@@ -16,8 +16,6 @@
 
 namespace uroce::wire {
 
-// Integers in network byte order, of which the header layouts consist.
-
 /// Unsigned integer of N bytes in network order, at any alignment. There is no implicit conversion.
 template <size_t N>
 class Be {
@@ -70,9 +68,6 @@ inline uint16_t FoldSum(uint64_t sum) {
 }
 
 inline uint16_t ChecksumOfSum(uint64_t sum) { return static_cast<uint16_t>(~FoldSum(sum)); }
-
-// Layouts of the headers of a RoCEv2 frame on the wire (docs/protocol/wire-format.md, sections 1 to
-// 3). Only decode and encode use them for RoCE packets; all other code uses wire::Packet.
 
 inline constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 inline constexpr uint16_t kEtherTypeIpv6 = 0x86dd;

@@ -13,9 +13,8 @@
 
 namespace uroce::wire {
 
-// BTH opcodes and, per opcode, the headers that follow, the kind of packet and its position in the
-// message (docs/protocol/wire-format.md, section 5).
-
+/// BTH opcodes and, per opcode, the headers that follow, the kind of packet and its position in the
+/// message (docs/protocol/wire-format.md, section 5).
 /// BTH opcode, all eight bits: three of transport, five of operation.
 enum class Opcode : uint8_t {
   kSendFirst = 0x00,
@@ -119,8 +118,6 @@ constexpr Service ServiceOf(Opcode opcode) {
                                                 Service::kRc, Service::kXrc};
   return kServices[static_cast<uint8_t>(opcode) >> 5];
 }
-
-// A RoCEv2 packet as values: the output of decode and the input of encode.
 
 /// RDMA extended transport header.
 struct Reth {

@@ -6,8 +6,6 @@
 
 namespace uroce::wire {
 
-// Packet sequence numbers and their circular arithmetic.
-
 /// Packet sequence number: 24 bits, circular. The 2^23 PSNs before a PSN are its past.
 class Psn {
  public:
@@ -26,20 +24,12 @@ class Psn {
   uint32_t value_ = 0;
 };
 
-}  // namespace uroce::wire
-
-namespace uroce::transport {
-
-// The number of packets between two PSNs whose order is known.
-
 /// The most PSNs that a requester may have outstanding: half of the PSN space. With more, the
 /// responder could not tell an old packet from a new one (docs/protocol/transport.md, section 2).
 inline constexpr uint32_t kMaxOutstandingPsns = 1u << 23;
 
 /// Packets from `from` up to `to`, in [0, 2^24). Psn::Since returns distances in [-2^23, 2^23). A
 /// READ of 2^31 bytes in packets of 256 bytes needs the distance 2^23, which is outside of these.
-constexpr uint32_t Distance(wire::Psn from, wire::Psn to) {
-  return (to.value() - from.value()) & 0xffffff;
-}
+constexpr uint32_t Distance(Psn from, Psn to) { return (to.value() - from.value()) & 0xffffff; }
 
-}  // namespace uroce::transport
+}  // namespace uroce::wire

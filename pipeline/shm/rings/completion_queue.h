@@ -129,8 +129,7 @@ class CqeConsumer {
   uint32_t consumed_ = 0;
 };
 
-// The program's end of a completion queue that several workers serve: polls their rings in turn.
-
+/// The program's end of a completion queue that several workers serve: polls their rings in turn.
 /// The ring of one worker.
 struct WorkerCqeRing {
   uint32_t worker = 0;

@@ -105,9 +105,6 @@ inline void WriteSge(uint8_t* tail, uint32_t index, uint64_t addr, uint32_t leng
   memcpy(tail + index * sizeof(sge), &sge, sizeof(sge));
 }
 
-// The two ends of a send or receive queue: slots of one size in shared memory, and a free-running
-// index that the producer, the program, publishes.
-
 /// Address and size of a queue. `depth` is a power of two, or 0 for a queue that does not exist.
 struct WorkQueueLayout {
   uint8_t* slots = nullptr;

@@ -237,8 +237,6 @@ CmDecodeResult DecodeCm(std::span<const uint8_t> mad, CmMessage& message) {
   return CmDecodeResult::kOk;
 }
 
-// Encodes messages of the connection manager: one function per message, as in decode.cc.
-
 namespace {
 
 Be<4> Id(CommId id) { return Be<4>(id.value()); }

@@ -6,8 +6,6 @@
 
 namespace uroce::wire {
 
-// CRC-32 with 128-bit PCLMULQDQ, four blocks of 16 bytes at a time.
-
 namespace {
 
 using fold::Constant128;
@@ -86,8 +84,6 @@ uint32_t Update(uint32_t state, const uint8_t* source, size_t length) {
 
 constinit const CrcKernel kPclmul128CrcKernel = {
     .name = "pclmul128", .update = Update, .copy = Run<true>, .masked = MaskedThroughCopy<Update>};
-
-// The kernels that an x86-64 processor can run.
 
 // __builtin_cpu_supports also checks that the operating system saves the register state.
 std::vector<CrcKernel> FindCrcKernels() {
