@@ -20,13 +20,13 @@ struct Reading {
   int64_t clock_ns;
 };
 
-/// Both clocks at one moment: readings between which the thread lost its CPU are taken again.
+/// Both clocks at one moment: readings between which the thread lost its CPU are taken again. A
+/// moment becomes longer with each reading, for machines whose clocks are slow to read.
 Reading ReadBoth(const Clock& clock) {
-  constexpr int64_t kOneMomentNs = 5'000;
-  while (true) {
+  for (int64_t moment_ns = 5'000;; ++moment_ns) {
     const int64_t before_ns = SystemNs();
     const int64_t clock_ns = clock.Now().count();
-    if (SystemNs() - before_ns <= kOneMomentNs) return {before_ns, clock_ns};
+    if (SystemNs() - before_ns <= moment_ns) return {before_ns, clock_ns};
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -68,9 +69,16 @@ class SocketLockTest : public testing::Test {
 TEST_F(SocketLockTest, ADaemonThatGoesOnIsNotWaitedFor) {
   const auto first = ControlSocket::Listen(path());
   ASSERT_TRUE(first.ok()) << first.status();
-  const Clock::time_point begin = Clock::now();
-  const absl::Status second = SocketLock::Take(path()).status();
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(2));
+  // A machine may stand still for as long as a wait takes, but not each time.
+  constexpr std::chrono::seconds kNoWait{2};
+  absl::Status second;
+  Clock::duration shortest = std::chrono::hours(1);
+  for (int tries = 0; tries < 5 && shortest >= kNoWait; ++tries) {
+    const Clock::time_point begin = Clock::now();
+    second = SocketLock::Take(path()).status();
+    shortest = std::min(shortest, Clock::now() - begin);
+  }
+  EXPECT_LT(shortest, kNoWait);
   EXPECT_TRUE(absl::IsAlreadyExists(second)) << second;
   EXPECT_EQ(second.message(), "--socket: " + path() +
                                   ": another uroced serves it; stop that one, or give this one a "
