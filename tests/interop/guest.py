@@ -23,6 +23,11 @@ LIFE_LIMIT_S = 1800
 PULSE_S = 0.02
 
 
+def is_built():
+    """Whether there is a guest already."""
+    return (CACHE / "uml" / "linux").exists() and (CACHE / "rootfs" / ".done").exists()
+
+
 @functools.cache
 def missing():
     """What there is not, to boot a guest; empty when all is there. A guest that nobody has built
@@ -33,7 +38,7 @@ def missing():
         return f"no rxe-lab in {SCRIPTS}: say where by --lab DIRECTORY or UROCE_RXE_LAB"
     if not VERBS_CHECK.exists():
         return f"no {VERBS_CHECK}: build first (ninja -C build)"
-    if not (CACHE / "uml" / "linux").exists() or not (CACHE / "rootfs" / ".done").exists():
+    if not is_built():
         print(f"   builds a Soft-RoCE guest in {CACHE}: some minutes", flush=True)
         try:
             run([SCRIPTS / "build-guest.sh", "--kind", "uml", CACHE], BUILD_LIMIT_S)

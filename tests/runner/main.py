@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the steps of tests/run and counts what they did."""
+"""Runs the steps of tests/run or of tests/nightly and counts what they did."""
 import argparse
 import os
 import sys
@@ -7,6 +7,7 @@ import time
 
 import builds
 import linters
+import nightly
 import suites
 from results import Results
 
@@ -24,25 +25,29 @@ STEPS = {
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="tests/run", description=__doc__)
+    steps = nightly.STEPS if "--nightly" in arguments else STEPS
+    parser = argparse.ArgumentParser(
+        prog="tests/nightly" if steps is nightly.STEPS else "tests/run", description=__doc__)
     parser.add_argument("steps", nargs="*", metavar="STEP",
-                        help="one of " + ", ".join(STEPS) + "; default: all")
+                        help="one of " + ", ".join(steps) + "; default: all")
+    parser.add_argument("--nightly", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("-k", dest="pattern", default="",
                         help="only end-to-end tests whose name holds this")
     parser.add_argument("--long", action="store_true",
-                        help="end-to-end tests at full length, clang-tidy on all sources")
+                        help="end-to-end tests at full length, AddressSanitizer in all rooms, "
+                             "clang-tidy on all sources")
     options = parser.parse_args(arguments)
-    unknown = [step for step in options.steps if step not in STEPS]
+    unknown = [step for step in options.steps if step not in steps]
     if unknown:
         parser.error(f"unknown step {unknown[0]}")
-    return options
+    return steps, options
 
 
 def main(arguments):
-    options = parse(arguments)
+    steps, options = parse(arguments)
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")  # What one clone has built others need not.
     results = Results()
-    for name, step in STEPS.items():
+    for name, step in steps.items():
         if options.steps and name not in options.steps:
             continue
         print(f"== {name}", flush=True)

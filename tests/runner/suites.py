@@ -5,22 +5,27 @@ import subprocess
 import sys
 import time
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from progress import ROOT, Progress
 
 
 class CountingResult(unittest.TestResult):
-    """Tells Results what happens, and a reader how long each test took."""
+    """Tells Results what happens, and a reader how long each test took and how far all are."""
 
-    def __init__(self, results):
+    def __init__(self, results, progress):
         super().__init__()
         self._results = results
+        self._progress = progress
         self._begin = 0.0
 
     def startTest(self, test):
         super().startTest(test)
         self._begin = time.monotonic()
+        self._progress.current = test.id()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self._progress.done += 1
 
     def addSuccess(self, test):
         self._results.add_pass()
@@ -56,7 +61,8 @@ def run_directory(results, directory, pattern=""):
     suite = unittest.TestLoader().discover(str(directory), "*_test.py", str(directory))
     chosen = select(suite, pattern)
     if chosen:
-        chosen.run(CountingResult(results))
+        with Progress(f"tests in {directory.name}", chosen.countTestCases()) as progress:
+            chosen.run(CountingResult(results, progress))
 
 
 def run_tree(results, _options):

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs at night: it costs much, and finds little more than the tests of each change. Each step
+says why it is here."""
+import subprocess
+
+import builds
+import linters
+from progress import ROOT, Progress
+
+SOAK_MINUTES = "60"
+
+
+def run_script(results, name, *arguments):
+    command = [ROOT / "tests" / name, *arguments]
+    with Progress(name):
+        status = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    if status:
+        results.add_failure(f"tests/{name}", f"exit status {status}: its output is above")
+    else:
+        results.add_pass()
+
+
+def run_interop(results, _options):
+    """A guest kernel with Soft-RoCE takes eight minutes to build on a new machine, and the tests
+    another ten. What they find is how Linux differs; a change here rarely concerns that. On a
+    machine that has the guest tests/run runs a short part."""
+    run_script(results, "interop/run")
+
+
+def run_asan(results, options):
+    """All rooms: tests/run leaves out those that repeat what others do (builds.NIGHTLY_SUITES)."""
+    options.long = True
+    builds.run_asan(results, options)
+
+
+def run_tidy(results, options):
+    """All sources: ten minutes where clang-tidy has not read them yet. tests/run has it read what
+    the last commit has changed; what it finds is how code reads, hardly ever a defect."""
+    options.long = True
+    linters.run_tidy(results, options)
+
+
+def run_fuzz(results, _options):
+    """A build of its own by clang, and a minute of each target. tests/run has random tests of the
+    same targets, whose seeds are few."""
+    run_script(results, "fuzz/run")
+
+
+def run_soak(results, _options):
+    """What grows with time alone."""
+    run_script(results, "soak", "--minutes", SOAK_MINUTES)
+
+
+STEPS = {"build": builds.build_release, "interop": run_interop, "asan": run_asan,
+         "tidy": run_tidy, "fuzz": run_fuzz, "soak": run_soak}
