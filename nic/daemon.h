@@ -17,10 +17,15 @@
 
 namespace uroce::nic {
 
-// Tells the service manager that started the daemon how the daemon is (sd_notify(3)).
+class ControlSocket;
+class MetricsServer;
+class Nic;
+class Server;
+struct Ports;
 
-/// Messages to systemd, or to whoever else has set NOTIFY_SOCKET. Where that is not set, nothing is
-/// sent. Control thread.
+/// Tells the service manager that started the daemon how the daemon is (sd_notify(3)): systemd, or
+/// another process that has set NOTIFY_SOCKET. Where that is not set, nothing is sent. Control
+/// thread.
 class ServiceManager {
  public:
   /// While `loop` runs, the manager gets two signs of life in each WATCHDOG_USEC, if that is set. A
@@ -32,9 +37,9 @@ class ServiceManager {
 
   /// Programs may connect; `status` is a line for people.
   void TellReady(const std::string& status);
-  /// The daemon begins to end.
   /// TellReady follows.
   void TellReloading();
+  /// The daemon begins to end.
   void TellStopping();
 
  private:
@@ -44,15 +49,6 @@ class ServiceManager {
   Nanos interval_{0};  ///< Between signs of life; 0: none is wanted.
   EventLoop::Id timer_ = 0;
 };
-
-// Assembles the daemon: ports, NICs, workers, control socket.
-
-class ControlSocket;
-class MetricsServer;
-class Nic;
-class Server;
-class ServiceManager;
-struct Ports;
 
 /// The path of the control socket when no setting names one: in /run for root, in the user's own
 /// runtime directory for others.
@@ -69,7 +65,7 @@ class Daemon {
 
   /// The signals that Run takes. The caller blocks them in all threads.
   static sigset_t Signals();
-  /// Serves until SIGTERM or SIGINT. SIGHUP has it read its settings anew.
+  /// Serves until SIGTERM or SIGINT. On SIGHUP it reads its settings again.
   void Run();
   /// "ready, socket ..., devices ...".
   std::string ReadyLine() const;

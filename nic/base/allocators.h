@@ -13,10 +13,8 @@
 
 namespace uroce {
 
-// Keeps track of the free ranges of an arena. Pure.
-
-/// Ranges of [begin, end) in units of `grain` bytes, first fit by address. Neighbouring free
-/// ranges are merged.
+/// The free ranges of an arena: of [begin, end) in units of `grain` bytes, first fit by address.
+/// Neighbouring free ranges are merged. Pure.
 class Extents {
  public:
   /// All three are multiples of `grain`, which is a power of two.
@@ -34,11 +32,11 @@ class Extents {
   std::map<uint64_t, uint64_t> free_;  ///< Length by offset.
 };
 
-// Hands out numbers that others must not guess and that are not soon used again: QPNs and keys.
-
 /// Returns 32 bits from the kernel's CSPRNG.
 uint32_t SecureRandom();
 
+/// QPNs and keys: others must not guess them, and they are not soon used again.
+///
 /// Random numbers of `bits` bits, none of `reserved`. Each has one holder at a time and rests for
 /// 60 s before it is given out again. The holder may change the `group_bits` low bits: numbers that
 /// differ only there count as one, as ibv_inc_rkey needs for keys.

@@ -12,18 +12,14 @@
 
 namespace uroce::nic {
 
-// What work costs, however long its thread waited for a CPU.
-
-/// The CPU time of the calling thread so far.
+/// The CPU time of the calling thread so far: what its work cost, however long it waited for a CPU.
 inline Nanos ThreadTime() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return Nanos(time.tv_sec * 1'000'000'000 + time.tv_nsec);
 }
 
-// How a thread of this process shares its CPU with others.
-
-/// Since the thread began.
+/// How a thread of this process has shared its CPU with others since the thread began.
 struct ThreadSchedule {
   uint64_t running_ns = 0;            ///< On a CPU.
   uint64_t waiting_ns = 0;            ///< Ready to run, but without a CPU.
@@ -33,8 +29,6 @@ struct ThreadSchedule {
 /// What the kernel tells of the thread with this number (gettid). What it does not tell is 0. Any
 /// thread.
 ThreadSchedule ReadThreadSchedule(pid_t thread);
-
-// Chooses the CPU on which each worker runs.
 
 /// Returns the CPU of each worker, or -1 for a worker that the scheduler places. Several workers
 /// get one CPU of `allowed` each if at least one CPU is left for the programs: then no two share a

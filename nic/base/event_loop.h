@@ -14,11 +14,12 @@
 #include "pipeline/os/fd.h"
 #include "pipeline/os/side_thread.h"
 
+struct epoll_event;
+
 namespace uroce {
 
-// Time and timers of one thread. The event loop implements them, and so do tests that set the time.
-
-/// One thread. Callbacks may start and cancel any timer.
+/// Time and timers of one thread. The event loop implements them, and so do tests that set the
+/// time. Callbacks may start and cancel any timer.
 class Timers {
  public:
   using Id = uint64_t;
@@ -32,15 +33,7 @@ class Timers {
   virtual void Cancel(Id id) = 0;
 };
 
-}  // namespace uroce
-
-// The control thread's loop: file descriptors and timers.
-
-struct epoll_event;
-
-namespace uroce {
-
-/// One thread. Callbacks may watch, forget and cancel anything, themselves included.
+/// The control thread's loop. Callbacks may watch, forget and cancel anything, themselves included.
 class EventLoop final : public Timers {
  public:
   EventLoop();
@@ -90,9 +83,8 @@ class EventLoop final : public Timers {
   absl::flat_hash_map<Id, Timers::iterator> timer_places_;  ///< Thousands may be cancelled at once.
 };
 
-// Runs work that may take long, or for ever, outside the control thread.
-
-/// Tasks run on side threads, which nobody waits for. Control thread.
+/// Runs work that may block without limit on side threads; no thread waits for these. Control
+/// thread.
 class BackgroundTasks {
  public:
   using Id = uint64_t;

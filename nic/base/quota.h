@@ -13,8 +13,8 @@
 
 namespace uroce {
 
-// Divides a number of places among users, so that no user can take all of them. Pure.
-
+/// Divides a number of places among holders, so that none can take all of them. Pure.
+///
 /// A holder gets another place while it has fewer than twice as many as are left. So a single
 /// holder gets two thirds of all, several greedy holders get equal shares, and a later one finds
 /// some left (Choudhury and Hahne's dynamic thresholds for packet buffers).
@@ -51,9 +51,7 @@ class FairShare {
 
 namespace uroce::nic {
 
-// Decides who may connect: limits programs and tools in total and per user.
-
-/// Counts connections. Any thread.
+/// Decides which programs and tools may connect: limits them in total and per user. Any thread.
 class Admission {
  public:
   /// Places beyond the limit for privileged users only, who can then see who took the others.

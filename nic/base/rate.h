@@ -13,10 +13,8 @@
 
 namespace uroce {
 
-// Limits the log lines that a user can cause.
-
-/// Each user may cause kBurst lines at once, and one more in each kInterval. Omitted lines are
-/// counted. Pure.
+/// Limits the log lines that a user can cause: kBurst lines at once, and one more in each
+/// kInterval. Omitted lines are counted. Pure.
 class LogBudget {
  public:
   static constexpr uint32_t kBurst = 50;
@@ -41,8 +39,8 @@ class LogBudget {
   std::map<uid_t, User> users_;  ///< Users that have taken lines lately.
 };
 
-// Shares the control thread's time among users, and among the connections of one user.
-
+/// Shares the control thread's time among users, and among the connections of one user.
+///
 /// In each turn of the loop a user's connections get a millisecond together. Connections that find
 /// it used up come first in the next turn, in their order. The last request may exceed the time,
 /// since requests are not interrupted. Pure.

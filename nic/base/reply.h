@@ -18,9 +18,8 @@
 
 namespace uroce {
 
-// Writes the datagrams of the control socket.
-
-/// The answer to a command: its structure, and the fds that go with it.
+/// The answer to a command: its structure, and the fds that go with it. A datagram of the control
+/// socket.
 class Reply {
  public:
   /// Appends the bytes of `value`.
@@ -61,8 +60,8 @@ int ErrnoOf(const absl::Status& status);
 
 namespace uroce::nic {
 
-// The reply to a command that has to wait: for the network, a worker, or a side thread.
-
+/// The reply to a command that has to wait: for the network, a worker, or a side thread.
+///
 /// At most one reply is pending. The code that defers it completes it once, in a later callback of
 /// the loop, or defers it again. The destructor cancels a pending wait. Control thread.
 class DeferredReply {

@@ -23,11 +23,9 @@
 
 namespace uroce::nic {
 
-// The table of commands of the control socket.
-
 class ControlConnection;
 
-/// One command, and the method that executes it.
+/// One row of the table of commands: a command, and the method that executes it.
 struct Command {
   uint32_t number;
   size_t body_bytes;  ///< Exact size, or the minimum for a command that ends in a list.
@@ -39,10 +37,9 @@ struct Command {
 /// Null when there is no such command.
 const Command* FindCommand(uint32_t number);
 
-// One connection of the control socket, to a program or to a tool.
-
-/// Control thread. Reads one request at a time and answers it before the next. An answer that has
-/// to wait for the network or a helper thread is deferred; other connections continue meanwhile.
+/// One connection of the control socket, to a program or to a tool. Reads one request at a time and
+/// answers it before the next. An answer that has to wait for the network or a helper thread is
+/// deferred; other connections continue meanwhile. Control thread.
 class ControlConnection {
  public:
   ControlConnection(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
@@ -55,7 +52,7 @@ class ControlConnection {
   /// Reads no more requests; the connection is about to end.
   void StopHearing();
 
-  // ---- for commands (commands.cc) ----
+  // ---- for commands ----
   absl::Status Hello(const uroce_hello& request, Reply& reply);
   Observations& observations() { return observations_; }
   NetworkChanges& network_changes() { return network_changes_; }

@@ -12,15 +12,11 @@
 
 namespace uroce::nic {
 
-// Whether a daemon serves a socket, and goes on doing so.
-
 /// Whether a process listens on the Unix socket at `path` of which nothing says that it is about to
 /// end: no signal that ends it waits to be taken, and it is not exiting. A daemon removes its
 /// socket before it takes such a signal (Server::Retire), so there is no moment between. False also
 /// for a process of another PID namespace, of which this cannot be seen. Does not block.
 bool IsServed(const std::string& path);
-
-// The file that says that a daemon serves a socket.
 
 /// What to do about a file of another user at the path of the socket or of its lock.
 inline constexpr char kForeignFileRemedy[] =
@@ -45,8 +41,6 @@ class SocketLock {
   std::string path_;
   Fd fd_;  ///< Empty: there is nothing to remove.
 };
-
-// The socket that programs connect to.
 
 /// A listening socket in the file system, and a lock file beside it, which says that a daemon
 /// serves the socket. The destructor removes the socket, and the lock if nobody has taken it.

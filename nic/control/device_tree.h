@@ -13,10 +13,9 @@
 
 namespace uroce {
 
-// A directory of the daemon, in a place where other users may make files too.
-
-/// Names are paths relative to the directory. Nobody else can change its content, and no symbolic
-/// link is followed. Errors are those of the system calls.
+/// A directory of the daemon, in a place where other users may make files too. Names are paths
+/// relative to the directory. Only the daemon can change its content, and no symbolic link is
+/// followed. Errors are those of the system calls.
 class OwnTree {
  public:
   /// Makes the directory if there is none. Errors: PermissionDenied when another user owns it or
@@ -49,14 +48,13 @@ class OwnTree {
 
 namespace uroce::nic {
 
-// Files that describe the devices as /sys and /dev do. liburoce.so redirects programs that read
-// those paths to these files.
-
 class Nic;
 class NicDevice;
 
-/// A directory beside the control socket, for the lifetime of the object. A file that cannot be
-/// written affects only programs that look for it: the error is logged once. Control thread.
+/// Files that describe the devices as /sys and /dev do: liburoce.so redirects programs that read
+/// those paths to these files. A directory beside the control socket, for the lifetime of the
+/// object. A file that cannot be written affects only programs that look for it: the error is
+/// logged once. Control thread.
 class DeviceTree {
  public:
   explicit DeviceTree(OwnTree tree);

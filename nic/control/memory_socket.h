@@ -20,9 +20,9 @@
 
 namespace uroce::nic {
 
-// Files that a program lends the daemon: its own memory, and files that it has mapped shared. These
-// fds are untrusted: a thread that uses one may block, so all functions here run on threads that no
-// other thread waits for.
+// ---- Files that a program lends: its own memory, and files that it has mapped shared. These fds
+// are untrusted: a thread that uses one may block, so these functions run on threads that no other
+// thread waits for. ----
 
 /// The process that connected, and the credentials of its user.
 struct Lender {
@@ -58,8 +58,8 @@ bool IsMemoryFile(int fd);
 /// is not shared, or does not allow the access now.
 [[nodiscard]] int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file);
 
-// The second socket of a program, over which it sends the files of its memory to the daemon.
-
+/// The second socket of a program, over which it sends the files of its memory to the daemon.
+///
 /// An untrusted fd may block the thread that uses or closes it. So the connection's side thread
 /// receives each message and checks, maps and closes its fd. The control thread only learns the
 /// outcome. Control thread.

@@ -25,14 +25,16 @@
 
 namespace uroce::nic {
 
-// Tells tools what happens (pipeline/shm/abi/uroce_events.h).
-
+class Capture;
+class DumpSource;
+class DumpStream;
 class NicDevice;
+struct ControlContext;
 struct QueuePairObject;
 
-/// Costs nothing while nobody watches. Each watcher has a socket that is never waited for, and up
-/// to kMaxBytes of lines behind it; a watcher that is slower than the events loses some and is told
-/// how many. Control thread.
+/// Tells tools what happens (pipeline/shm/abi/uroce_events.h). Costs nothing without a watcher.
+/// Each watcher has a socket that is never waited for, and up to kMaxBytes of lines behind it; a
+/// watcher that is slower than the events loses some and is told how many. Control thread.
 class Monitor {
  public:
   static constexpr size_t kMaxBytes = 64 << 10;
@@ -98,14 +100,8 @@ class Monitor {
   EventLoop::Id next_ = 0;
 };
 
-// The observations of one client: a dump and a capture.
-
-class Capture;
-class DumpSource;
-class DumpStream;
-struct ControlContext;
-
-/// Both end when the object does. Control thread.
+/// The observations of one client: a dump and a capture. Both end when the object does. Control
+/// thread.
 class Observations {
  public:
   Observations(ControlContext& context, const Client& client);

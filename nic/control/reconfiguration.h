@@ -18,17 +18,22 @@
 #include "nic/settings/switch_settings.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
+namespace uroce::drivers {
+struct FaultConfig;
+}
+
 namespace uroce::nic {
 
-// Changes the settings of the daemon while it runs: all of a change or nothing.
-
+class Monitor;
 class Nic;
 class NicDevice;
+struct ControlContext;
+struct Services;
 
-/// Reads the file and the flags of the daemon anew. Errors: as at the start.
+/// Reads the file and the flags of the daemon once more. Errors: as at the start.
 using ConfigReader = std::function<absl::StatusOr<Config>()>;
 
-/// Control thread.
+/// Changes the settings of the daemon while it runs: all of a change or nothing. Control thread.
 class Reconfiguration {
  public:
   /// `refresh` reads a device again after a change of it, and tells who wants to know.
@@ -55,19 +60,12 @@ class Reconfiguration {
   ConfigReader reader_;
 };
 
-// Adds and removes ports while programs use others.
-
-class Monitor;
-class Nic;
-class NicDevice;
-struct Services;
-
 /// Opens a port, or both ends of a wire, as at the start. `indices` are those of the devices.
 /// Errors: one line that names the device.
 using PortOpener = std::function<absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>>(
     const std::vector<DeviceConfig>&, const std::vector<uint32_t>& indices)>;
 
-/// Control thread.
+/// Adds and removes ports while programs use others. Control thread.
 class PortChanges {
  public:
   /// What follows devices beside the services.
@@ -98,23 +96,8 @@ class PortChanges {
   PortOpener opener_;
 };
 
-}  // namespace uroce::nic
-
-namespace uroce::drivers {
-
-// Changes the daemon on behalf of a tool while frames pass: faults, rates and congestion control of
-// NICs, switches and their links, settings.
-
-struct FaultConfig;
-}  // namespace uroce::drivers
-
-namespace uroce::nic {
-
-class Nic;
-class NicDevice;
-struct ControlContext;
-
-/// Belongs to one client. Control thread.
+/// Changes the daemon on behalf of a tool while frames pass: faults, rates and congestion control
+/// of NICs, switches and their links, settings. Belongs to one client. Control thread.
 class NetworkChanges {
  public:
   NetworkChanges(ControlContext& context, const Client& client)

@@ -16,9 +16,8 @@
 
 namespace uroce::nic {
 
-// Collects the segments of a region when one message cannot hold all of them.
-
-/// Collects the segments that precede REG_MR. Bounded by UROCE_MAX_MR_PARTS. Pure.
+/// Collects the segments of a region that precede REG_MR when one message cannot hold all of them.
+/// Bounded by UROCE_MAX_MR_PARTS. Pure.
 class SegmentList {
  public:
   /// Adds the `count` segments in `bytes` as numbers `first` and following; `first` 0 starts anew.
@@ -33,8 +32,8 @@ class SegmentList {
   std::vector<uroce_mr_segment> collected_;
 };
 
-// Registers and deregisters memory regions, step by step.
-
+/// Registers and deregisters memory regions, step by step.
+///
 /// To register, a region is planned; its pages are populated, on a side thread if that takes long;
 /// it is published once no earlier copy into its memory is running. To deregister, a region is
 /// hidden, and released once no copy into it is running: the answer says that the memory belongs to

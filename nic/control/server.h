@@ -15,14 +15,19 @@
 
 namespace uroce::nic {
 
-// Warns when another NIC serves an address of the kernel that one of the daemon's NICs serves.
-
+class ControlConnections;
+class Nic;
 class NicDevice;
+class PortChanges;
+class Reconfiguration;
+struct Services;
 
+/// Warns when another NIC serves an address of the kernel that one of the daemon's NICs serves.
+///
 /// Two such NICs get the same packets. Queue pairs with numbers of one are mostly unknown to the
 /// other, so that much works; but both answer what goes to queue pair 1: a connection may be
-/// refused by the NIC that does not know the service. Which daemon was meant nobody can tell, and
-/// anybody can put up a sign: a line in the log and no error. Control thread.
+/// refused by the NIC that does not know the service. No daemon can tell which one
+/// was meant, and any process can put up a sign: a line in the log and no error. Control thread.
 class ServedAddresses {
  public:
   /// Call it when the device is there, and when its addresses or its interface may have changed.
@@ -33,16 +38,7 @@ class ServedAddresses {
   std::map<const NicDevice*, AddressSigns> signs_;
 };
 
-// The control socket and all connections on it.
-
-class Nic;
-class NicDevice;
-class ControlConnections;
-class PortChanges;
-class Reconfiguration;
-struct Services;
-
-/// Control thread: everything here happens in `loop`.
+/// The control socket and all connections on it. Control thread: everything here happens in `loop`.
 class Server {
  public:
   Server(EventLoop& loop, Nic& nic, ControlSocket socket);

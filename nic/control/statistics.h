@@ -21,13 +21,13 @@
 
 namespace uroce::nic {
 
-// The counters of all devices for those that ask often.
-
+class Nic;
 class StatWalk;
 
-/// Looks at the counters when somebody asks, and only then. Questions that come while it looks get
-/// one answer together. An answer is kept for 10 ms, and for 50 times the CPU time that it took:
-/// strangers that ask without end take 2 % of the control thread at most. Control thread.
+/// The counters of all devices for readers that ask often. Looks at the counters when a reader
+/// asks, and only then. Questions that come while it looks get one answer together. An answer is
+/// kept for 10 ms, and for 50 times the CPU time that it took: untrusted clients that ask without
+/// end take 2 % of the control thread at most. Control thread.
 class Statistics {
  public:
   using Answer = std::function<void(const std::shared_ptr<const Snapshot>& snapshot)>;
@@ -60,16 +60,13 @@ class Statistics {
   EventLoop::Id next_ = 0;
 };
 
-// Files of counters that are fresh when they are read, below ports/1 of each device of the tree
-// (nic/devices/device_files.h).
-
-class Nic;
-class Statistics;
-
-/// Each file has a write lease (fcntl(2), F_SETLEASE): who opens it waits in the kernel until this
-/// object has written the file anew and gives the lease up. So files cost nothing while nobody
-/// opens them. Leases are taken again after the time that an answer of Statistics is fresh.
-/// A file that somebody keeps open, and every file where the file system has no leases, is written
+/// Files of counters that are fresh when they are read, below ports/1 of each device of the tree
+/// (nic/devices/device_files.h).
+///
+/// Each file has a write lease (fcntl(2), F_SETLEASE): a process that opens it waits in the kernel
+/// until this object has written the file again and gives the lease up. So files that no process
+/// opens cost nothing. Leases are taken again after the time that an answer of Statistics is fresh.
+/// A file that a process keeps open, and every file where the file system has no leases, is written
 /// at first every few milliseconds, later once a second; then a reader may see a number between two
 /// looks.
 /// There are none when they would be more than half of the files that the daemon may have open.

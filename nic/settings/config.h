@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration of the daemon: every setting and every limit, checked once, and which of them
 // may change while the daemon runs. Pure.
+//
+// A setting comes from a flag or from the file. Both become `Setting`s and pass the same checks, so
+// that the same text has the same meaning and the same error message.
 #pragma once
 
 #include <array>
@@ -23,9 +26,7 @@
 
 namespace uroce::nic {
 
-// The kinds of objects that are counted per program and per user: their names, their limits, and
-// where programs read the limits. One row per kind. Pure.
-
+/// The kinds of objects that are counted per program and per user.
 enum class Kind : uint8_t { kSegment, kMr, kMrPart, kMw, kCq, kQp, kAh, kSrq, kXrcd };
 
 /// The limits of a kind.
@@ -34,6 +35,7 @@ struct KindLimits {
   uint32_t of_user = 0;  ///< Of all programs of one user.
 };
 
+/// One row per kind: its names, its limits, and where programs read the limits.
 struct KindRow {
   Kind kind;
   const char* name;     ///< In messages.
@@ -125,11 +127,6 @@ class LimitsOfKinds {
  private:
   std::array<KindLimits, kKindCount> limits_{};
 };
-
-// The configuration of the daemon: every setting and every limit, checked once. Pure.
-//
-// A setting comes from a flag or from the file. Both become `Setting`s and pass the same checks, so
-// that the same text has the same meaning and the same error message.
 
 /// One NIC.
 struct DeviceConfig {
@@ -230,7 +227,7 @@ absl::Status ChangeConfig(const std::vector<Setting>& settings, Config& config);
 inline constexpr char kDefaultWire[] =
     "uroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24+fd00::2/64";
 
-// Which settings may change while the daemon runs. Pure.
+// ---- which settings may change while the daemon runs ----
 
 /// Checks that `next` differs from `now`, with which the daemon runs, only in what may change: the
 /// log level, limits that are no sizes of tables, and rate, congestion control and faults of NICs.

@@ -14,7 +14,7 @@
 
 namespace uroce::nic {
 
-// Parses the network settings of one NIC: addresses, routes, exception interface. Pure.
+// ---- the network of one NIC: addresses, routes, exception interface ----
 
 /// Each parses the text of one field, whose parts are joined by '+', and adds it to `device`.
 /// Errors: one line that names the part and what would be right.
@@ -30,7 +30,7 @@ absl::Status SetException(const std::string& text, DeviceConfig& device);
 /// itself, no two routes have the same prefix, and a port on a kernel interface has no routes.
 absl::Status CheckNetwork(const DeviceConfig& device);
 
-// Parses the fields of one port, but for its name and its congestion control. Pure.
+// ---- the fields of one port, but for its name and its congestion control ----
 
 inline constexpr absl::string_view kSelectiveRepeatKey = "selective-repeat";
 inline constexpr absl::string_view kRateKey = "rate";
@@ -50,7 +50,7 @@ absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device);
 /// `text` is "always" or "needed". Of NICs on wires and switches.
 absl::Status SetIcrc(const std::string& text, bool& always);
 
-// Ports and wires that are added and removed while the daemon runs. Pure.
+// ---- ports and wires that are added and removed while the daemon runs ----
 
 /// A port or a wire to add: what was written, and the NICs that it means.
 struct PortAddition {

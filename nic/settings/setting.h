@@ -15,8 +15,6 @@
 
 namespace uroce::nic {
 
-// A setting before its value is checked. Pure.
-
 /// A setting as it was written, in a flag or in the file. The keys port, wire and switch use
 /// `fields` instead of `value`.
 struct Setting {
@@ -36,16 +34,13 @@ absl::Status Complain(const Setting& setting, absl::string_view what);
 /// Errors: two of the setting's fields have the same key.
 absl::Status CheckKeysDiffer(const Setting& setting);
 
-// Parses numbers with a suffix, and rates. Pure.
-
 /// Parses a number with an optional suffix: K is 10^3, M is 10^6, G is 10^9.
 std::optional<uint64_t> ParseAmount(absl::string_view text);
 
 /// Parses a rate in bits per second, 1M to 400G. Errors: one line that says what would be right.
 absl::Status ParseRate(absl::string_view text, uint64_t& rate_bps);
 
-// Where the daemon listens for HTTP. Pure.
-
+/// Where the daemon listens for HTTP.
 struct ListenAddress {
   std::string path;  ///< Of a Unix socket; or "", and the next two are set.
   std::string host;  ///< A numeric IPv4 or IPv6 address.

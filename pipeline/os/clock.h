@@ -10,11 +10,9 @@
 
 namespace uroce {
 
-// Nanoseconds from a counter of ticks that is kept to another clock.
-
-/// Time by a fast counter whose rate is neither known nor constant. Readings of a slower clock
-/// correct it: the rate is that of the last interval between two readings, and what the time was
-/// off is made up for within kSlew. It never goes back while the counter does not. Pure.
+/// Nanoseconds by a fast counter whose rate is neither known nor constant. Readings of a slower
+/// clock correct it: the rate is that of the last interval between two readings, and what the time
+/// was off is made up for within kSlew. It never goes back while the counter does not. Pure.
 class CounterTime {
  public:
   static constexpr Nanos kSlew{1'000'000'000};
@@ -54,10 +52,8 @@ class CounterTime {
   int64_t slew_rate_ = 0;  ///< Added to the rate for slew_ticks_.
 };
 
-// The worker's clock.
-
-/// Nanoseconds of CLOCK_MONOTONIC from the processor's counter, which Tend keeps to it. Uses
-/// CLOCK_MONOTONIC itself where the counter's rate is not constant. One thread.
+/// The clock of a worker: nanoseconds of CLOCK_MONOTONIC from the processor's counter, which Tend
+/// keeps to it. Uses CLOCK_MONOTONIC itself where the counter's rate is not constant. One thread.
 class Clock {
  public:
   /// How often Tend is to be called.

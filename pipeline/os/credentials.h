@@ -9,8 +9,7 @@
 
 namespace uroce {
 
-// The user and group that a thread acts for (credentials(7)).
-
+/// The user and group that a thread acts for.
 struct Credentials {
   uid_t uid = 0;
   gid_t gid = 0;
@@ -31,8 +30,6 @@ uint64_t EffectiveCapabilities();
 /// that would reach the whole process. A process that is not root's and may not change its user
 /// keeps it. False: the system refused; do nothing for the user then.
 [[nodiscard]] bool ActFor(const Credentials& user, uint64_t capabilities = 0);
-
-// Which capabilities this process has (capabilities(7)).
 
 /// Whether the calling thread has a capability, as capabilities(7) numbers them (CAP_NET_ADMIN...).
 bool HasCapability(int capability);

@@ -13,8 +13,6 @@
 
 namespace uroce {
 
-// Owners of file descriptors and mappings.
-
 /// Owns an fd and closes it at the end. Empty: -1.
 class Fd {
  public:
@@ -63,21 +61,10 @@ class Mapping {
   size_t length_ = 0;
 };
 
-}  // namespace uroce
-
-namespace uroce::nic {
-
-// Pages of memory, as the kernel maps them on x86-64, and Debian's on arm64.
-
+/// Pages of memory, as the kernel maps them on x86-64, and Debian's on arm64.
 inline constexpr uint64_t kPageBytes = 4096;
 
-}  // namespace uroce::nic
-
-namespace uroce {
-
-// A set of file descriptors. Its own descriptor is readable when any of the set is.
-
-/// `fd` is readable while one of its fds is.
+/// A set of file descriptors. Its own descriptor is readable while any of the set is.
 class Epoll {
  public:
   /// Adds `fd`. No effect when the set has it already.
@@ -94,8 +81,6 @@ class Epoll {
  private:
   const Fd fd_{epoll_create1(EPOLL_CLOEXEC)};
 };
-
-// Standard input, output and error that the caller has closed.
 
 /// Takes the numbers of closed standard fds, so that no socket or file of ours gets one and, with
 /// it, what is printed. Reading or writing there still fails with EBADF. Call it first in main.

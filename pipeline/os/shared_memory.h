@@ -17,10 +17,8 @@
 
 namespace uroce {
 
-// Memory shared with a program: files that only the daemon makes, sealed so that nobody can shrink
-// them under a mapping.
-
-/// Makes a sparse memfd of `length` bytes, sealed against any change of its size.
+/// Makes a sparse memfd of `length` bytes, sealed against any change of its size: no program can
+/// shrink it under a mapping.
 absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length);
 /// Maps the first `length` bytes for reading and writing, or for reading alone. No page is touched.
 absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable = true);
@@ -30,10 +28,10 @@ absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t
 /// The status of a failed system call.
 absl::Status SystemError(const char* what, int error);
 
-// Keeps the daemon alive when a program or a peer shrinks a file, empties a file system, or takes
-// huge pages away under a shared mapping: the access raises SIGBUS, and the mapping is replaced by
-// one of zeros.
-
+/// Keeps the daemon alive when a program or a peer shrinks a file, empties a file system, or takes
+/// huge pages away under a shared mapping: the access raises SIGBUS, and the mapping is replaced by
+/// one of zeros.
+///
 /// The table of guarded mappings, which a handler of SIGBUS searches. The table is bounded, so that
 /// the kernel's limit on mappings (vm.max_map_count) never stops the daemon's own. Any thread calls
 /// Add, Remove, NoteLost and TakeStruck. A mapping is removed when it is unmapped, after the last

@@ -16,29 +16,26 @@
 
 namespace uroce {
 
-// Checks of Unix socket paths, before a driver listens or connects there.
-
 /// Makes sure that a server can listen on `path`: its directory is writable, nobody listens there,
 /// and a socket that a former server left behind is removed. Anything else at `path` stays. Errors
 /// begin with the path.
 absl::Status PrepareServerPath(const std::string& path);
 
-/// Whether somebody listens on `path`. Errors begin with the path and say what is there.
+/// Whether a process listens on `path`. Errors begin with the path and say what is there.
 absl::Status CheckServerListens(const std::string& path);
 
-// A stream from the daemon to a program whose reader can delay nobody.
-
-/// Returns the daemon's end, for send(2) with MSG_DONTWAIT. `reader` is the program's end, which
+/// Makes a stream from the daemon to a program whose reader can delay no other thread. Returns the
+/// daemon's end, for send(2) with MSG_DONTWAIT. `reader` is the program's end, which
 /// cannot send; the program may set its flags. A pipe would not do: a read whose page fault never
 /// ends, in memory served by the reader's own file system, keeps the pipe's lock, and every write
 /// waits for it, non-blocking or not. A socket's sender takes no lock of its reader.
 absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader);
 
-// Sockets that strangers write to. A message may bring fds along. A process that receives it
-// without room for them closes them, and so does one that closes a socket with such a message in
-// its queue. Closing a stranger's fd may take for ever.
-
-/// The daemon's end of a Unix socket. No call blocks.
+/// The daemon's end of a Unix socket that untrusted processes write to. No call blocks.
+///
+/// A message may bring fds along. A process that receives it without room for them closes them, and
+/// so does one that closes a socket with such a message in its queue. Closing an untrusted fd can
+/// block without limit.
 class StrangerSocket {
  public:
   /// `thread` closes the socket if closing may block.

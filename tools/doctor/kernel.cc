@@ -89,7 +89,7 @@ Finding CheckCpu(const KernelFacts& facts) {
 }
 
 Finding CheckPages(const KernelFacts& facts) {
-  if (facts.page_bytes == nic::kPageBytes) return {Level::kOk, "pages", "4 KB", ""};
+  if (facts.page_bytes == kPageBytes) return {Level::kOk, "pages", "4 KB", ""};
   return {Level::kProblem, "pages",
           absl::StrCat("the kernel's pages have ", facts.page_bytes / 1024,
                        " KB: uroced works with those of 4 KB alone"),
