@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `uroce capture` and `uroce flight`: packets as pcapng files; the flags that `uroce capture` and
 // uroce-extcap share.
-#include "tools/commands/captures.h"
+#include "tools/commands/commands.h"
 
 #include <cerrno>
 #include <csignal>
@@ -26,44 +26,43 @@ namespace uroce::tools {
 
 namespace {
 
-/// A check that names the words instead of the numbers that they stand for.
-CLI::Validator OneOf(const std::map<std::string, uint32_t>& words, const std::string& named) {
-  return CLI::Validator(
-      [words, named](std::string& word) {
-        const auto found = words.find(word);
-        if (found == words.end()) return word + " is none of " + named;
-        word = std::to_string(found->second);
-        return std::string();
-      },
-      "{" + absl::StrReplaceAll(named, {{", ", ","}}) + "}");
+/// Has the flag take words instead of the numbers that they stand for.
+void TakeOneOf(Flag flag, const std::map<std::string, uint32_t>& words, const std::string& named) {
+  const auto to_number = [words, named](std::string& word) {
+    const auto found = words.find(word);
+    if (found == words.end()) return word + " is none of " + named;
+    word = std::to_string(found->second);
+    return std::string();
+  };
+  flag.Transform(to_number, "{" + absl::StrReplaceAll(named, {{", ", ","}}) + "}");
 }
 
 }  // namespace
 
-void AddCaptureFlags(CLI::App& app, CaptureOptions& options) {
-  app.add_option("-s,--snap-length", options.snap_length_bytes,
-                 "Bytes kept of each frame (default 0: all)")
-      ->check(WholeNumber(0, 65536));
-  app.add_option("-Q,--direction", options.directions, "in, out or inout (default)")
-      ->transform(OneOf({{"in", UROCE_CAPTURE_INBOUND},
-                         {"out", UROCE_CAPTURE_OUTBOUND},
-                         {"inout", UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND}},
-                        "in, out, inout"));
+void AddCaptureFlags(const Command& app, CaptureOptions& options) {
+  app.AddValue("-s,--snap-length", options.snap_length_bytes,
+               "Bytes kept of each frame (default 0: all)")
+      .Check(0, 65536);
+  TakeOneOf(app.AddValue("-Q,--direction", options.directions, "in, out or inout (default)"),
+            {{"in", UROCE_CAPTURE_INBOUND},
+             {"out", UROCE_CAPTURE_OUTBOUND},
+             {"inout", UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND}},
+            "in, out, inout");
   const auto add_kinds = [&options](const std::vector<uint32_t>& kinds) {
     for (const uint32_t kind : kinds) options.only |= kind;
   };
-  app.add_option_function<std::vector<uint32_t>>(
-         "--only", add_kinds,
-         "Only frames that were dropped, retransmitted or marked (several: joined by ',')")
-      ->delimiter(',')
-      ->allow_extra_args(false)  // The filter comes next.
-      ->transform(OneOf({{"dropped", UROCE_CAPTURE_DROPPED},
-                         {"retransmitted", UROCE_CAPTURE_RETRANSMITTED},
-                         {"marked", UROCE_CAPTURE_MARKED}},
-                        "dropped, retransmitted, marked"));
-  app.add_option("--ring-bytes", options.ring_bytes,
-                 "Memory in which packets wait for this program (default: 64 MiB)")
-      ->check(WholeNumber(uint64_t{1} << 16, uint64_t{1} << 32));
+  Flag only = app.AddNumbers(
+      "--only", add_kinds,
+      "Only frames that were dropped, retransmitted or marked (several: joined by ',')");
+  only.Delimiter(',').TakeOneWord();  // The filter comes next.
+  TakeOneOf(only,
+            {{"dropped", UROCE_CAPTURE_DROPPED},
+             {"retransmitted", UROCE_CAPTURE_RETRANSMITTED},
+             {"marked", UROCE_CAPTURE_MARKED}},
+            "dropped, retransmitted, marked");
+  app.AddValue("--ring-bytes", options.ring_bytes,
+               "Memory in which packets wait for this program (default: 64 MiB)")
+      .Check(uint64_t{1} << 16, uint64_t{1} << 32);
 }
 
 namespace {
@@ -97,28 +96,27 @@ int Capture(const std::string& socket_path, CaptureFlags& flags) {
   return Report(found.ok() ? RunCapture(socket_path, options) : found);
 }
 
-void AddCapture(CLI::App& app, Invocation& invocation) {
+void AddCapture(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<CaptureFlags>();
-  CLI::App* command =
-      app.add_subcommand("capture", "Write frames, both directions, to pcapng files, live");
-  AddSocketFlag(*command, invocation);
-  command->add_option("-w,--write", flags->options.file, kFileHelp)->required();
-  command->add_option("-d,--device", flags->options.device, "Only this device");
-  AddCaptureFlags(*command, flags->options);
-  command->add_option("-c,--count", flags->packets, "End after so many frames")
-      ->check(WholeNumber(1));
+  const Command command =
+      app.AddCommand("capture", "Write frames, both directions, to pcapng files, live");
+  AddSocketFlag(command, invocation);
+  command.AddValue("-w,--write", flags->options.file, kFileHelp).Require();
+  command.AddValue("-d,--device", flags->options.device, "Only this device");
+  AddCaptureFlags(command, flags->options);
+  command.AddValue("-c,--count", flags->packets, "End after so many frames").Check(1);
   command
-      ->add_option("-a,--autostop", flags->stop_limits,
-                   "End after duration:SECONDS, packets:N, filesize:KB or files:N")
-      ->allow_extra_args(false);
+      .AddValue("-a,--autostop", flags->stop_limits,
+                "End after duration:SECONDS, packets:N, filesize:KB or files:N")
+      .TakeOneWord();
   command
-      ->add_option("-b,--ring-buffer", flags->ring_limits,
-                   "Go on to a new file after filesize:KB, duration:SECONDS or packets:N; keep "
-                   "the newest files:N (may be given several times)")
-      ->allow_extra_args(false);
-  command->add_option("FILTER", flags->filter_words,
-                      "libpcap expression (pcap-filter(7)), e.g. udp port 4791 and host 10.0.0.1");
-  command->callback(
+      .AddValue("-b,--ring-buffer", flags->ring_limits,
+                "Go on to a new file after filesize:KB, duration:SECONDS or packets:N; keep "
+                "the newest files:N (may be given several times)")
+      .TakeOneWord();
+  command.AddValue("FILTER", flags->filter_words,
+                   "libpcap expression (pcap-filter(7)), e.g. udp port 4791 and host 10.0.0.1");
+  command.OnChosen(
       [flags, &invocation] { invocation.exit_status = Capture(invocation.SocketPath(), *flags); });
 }
 
@@ -138,22 +136,22 @@ int Flight(const std::string& socket_path, const FlightFlags& flags) {
   return Report(absl::DataLossError("write " + output->name() + ": " + strerror(errno)));
 }
 
-void AddFlight(CLI::App& app, Invocation& invocation) {
+void AddFlight(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<FlightFlags>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = app.AddCommand(
       "flight", "Write the newest packets of a queue pair (uroced --flight-recorder)");
-  AddSocketFlag(*command, invocation);
-  command->add_option("QPN", flags->qpn, "Its number, as `uroce qp` shows it")
-      ->required()
-      ->check(WholeNumber(1, 0xffffff));
-  command->add_option("-w,--write", flags->file, kFileHelp)->required();
-  command->callback(
+  AddSocketFlag(command, invocation);
+  command.AddValue("QPN", flags->qpn, "Its number, as `uroce qp` shows it")
+      .Require()
+      .Check(1, 0xffffff);
+  command.AddValue("-w,--write", flags->file, kFileHelp).Require();
+  command.OnChosen(
       [flags, &invocation] { invocation.exit_status = Flight(invocation.SocketPath(), *flags); });
 }
 
 }  // namespace
 
-void AddCaptures(CLI::App& app, Invocation& invocation) {
+void AddCaptures(const Command& app, Invocation& invocation) {
   AddCapture(app, invocation);
   AddFlight(app, invocation);
 }

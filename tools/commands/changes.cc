@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/commands/changes.h"
+// The sub-commands that change the daemon while it runs: congestion control, switches, faults,
+// settings, ports. With each go those that show what can be changed.
+#include "tools/commands/commands.h"
 
 #include <memory>
 #include <string>
@@ -26,16 +28,16 @@ struct ChangeFlags {
 
 /// A sub-command that requests a change of the daemon. The caller adds the options.
 struct ChangeCommand {
-  CLI::App* app;
+  Command app;
   std::shared_ptr<ChangeFlags> flags;
 };
 
-ChangeCommand AddChange(CLI::App& parent, Invocation& invocation, uroce_change_what what,
+ChangeCommand AddChange(const Command& parent, Invocation& invocation, uroce_change_what what,
                         const char* name, const std::string& help) {
   const auto flags = std::make_shared<ChangeFlags>(ChangeFlags{what, "", {}});
-  CLI::App* command = parent.add_subcommand(name, help);
-  AddSocketFlag(*command, invocation);
-  command->callback([flags, &invocation] {
+  const Command command = parent.AddCommand(name, help);
+  AddSocketFlag(command, invocation);
+  command.OnChosen([flags, &invocation] {
     invocation.exit_status = Report(RequestChange(
         invocation.SocketPath(), flags->what, flags->target, absl::StrJoin(flags->settings, ",")));
   });
@@ -43,39 +45,39 @@ ChangeCommand AddChange(CLI::App& parent, Invocation& invocation, uroce_change_w
 }
 
 void AddSettings(const ChangeCommand& change) {
-  change.app->add_option("SETTING", change.flags->settings, "KEY=VALUE")->required();
+  change.app.AddValue("SETTING", change.flags->settings, "KEY=VALUE").Require();
 }
 
 /// Adds the command `set TARGET KEY=VALUE...`.
-void AddSet(CLI::App& parent, Invocation& invocation, uroce_change_what what, const char* target,
-            const std::string& help) {
+void AddSet(const Command& parent, Invocation& invocation, uroce_change_what what,
+            const char* target, const std::string& help) {
   const ChangeCommand set = AddChange(parent, invocation, what, "set", help);
-  set.app->add_option(target, set.flags->target)->required();
+  set.app.AddValue(target, set.flags->target).Require();
   AddSettings(set);
 }
 
-void AddCongestion(CLI::App& app, Invocation& invocation) {
+void AddCongestion(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<ListingFlags>();
-  CLI::App* cc = AddListing(app, invocation, flags, "cc",
-                            "Congestion control: rates, windows, round trips, CNPs of each flow",
-                            UROCE_DUMP_CC);
-  AddListing(*cc, invocation, flags, "parameters", "Profile and parameters of each NIC",
+  const Command cc = AddListing(
+      app, invocation, flags, "cc",
+      "Congestion control: rates, windows, round trips, CNPs of each flow", UROCE_DUMP_CC);
+  AddListing(cc, invocation, flags, "parameters", "Profile and parameters of each NIC",
              UROCE_DUMP_CC_SETTINGS);
-  AddSet(*cc, invocation, UROCE_CHANGE_CC, "NIC",
+  AddSet(cc, invocation, UROCE_CHANGE_CC, "NIC",
          "Change profile or parameters of a NIC; connections that are there keep their profile");
-  cc->footer(
+  cc.SetFooter(
       "Examples: uroce cc --watch 1\n"
       "          uroce cc set uroce0 profile=dcqcn-mlx rpg_ai_rate=20");
 }
 
-void AddNetwork(CLI::App& app, Invocation& invocation) {
-  CLI::App* switches = AddListing(app, invocation, std::make_shared<ListingFlags>(), "switch",
-                                  "Switches inside (uroced --switch): ports, queues, marks, drops",
-                                  UROCE_DUMP_SWITCH);
-  AddSet(*switches, invocation, UROCE_CHANGE_SWITCH, "SWITCH|PORT|NIC",
+void AddNetwork(const Command& app, Invocation& invocation) {
+  const Command switches = AddListing(
+      app, invocation, std::make_shared<ListingFlags>(), "switch",
+      "Switches inside (uroced --switch): ports, queues, marks, drops", UROCE_DUMP_SWITCH);
+  AddSet(switches, invocation, UROCE_CHANGE_SWITCH, "SWITCH|PORT|NIC",
          "Change a switch (rate, delay, buffer, ecn, pfc), or a port such as sw0:3, or that of a "
          "NIC (rate, delay, link=up|down)");
-  switches->footer(
+  switches.SetFooter(
       "Examples: uroce switch set sw0 ecn=100K:400K:20% pfc=off\n"
       "          uroce switch set uroce3 link=down");
 }
@@ -97,83 +99,83 @@ int PrintFaults(const std::string& socket_path, const FaultFlags& flags) {
   return Print(RenderJson(kFaults, *faults, flags.select, absl::Now(), false));
 }
 
-CLI::App* AddFaultListing(CLI::App& app, Invocation& invocation,
-                          const std::shared_ptr<FaultFlags>& flags, const char* name,
-                          const char* description) {
-  CLI::App* command = app.add_subcommand(name, description);
-  AddSocketFlag(*command, invocation);
-  command->add_flag("--json", flags->json, "Print JSON");
-  AddDevice(*command, flags->select);
-  command->callback([flags, &invocation, command] {
-    if (!command->get_subcommands().empty()) return;
+Command AddFaultListing(const Command& app, Invocation& invocation,
+                        const std::shared_ptr<FaultFlags>& flags, const char* name,
+                        const char* description) {
+  const Command command = app.AddCommand(name, description);
+  AddSocketFlag(command, invocation);
+  command.AddFlag("--json", flags->json, "Print JSON");
+  AddDevice(command, flags->select);
+  command.OnChosen([flags, &invocation, command] {
+    if (command.HasCommand()) return;
     invocation.exit_status = PrintFaults(invocation.SocketPath(), *flags);
   });
   return command;
 }
 
-void AddFaults(CLI::App& app, Invocation& invocation) {
+void AddFaults(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<FaultFlags>();
-  CLI::App* fault =
+  const Command fault =
       AddFaultListing(app, invocation, flags, "fault", "Faults that NICs make, and what they did");
-  AddFaultListing(*fault, invocation, flags, "show", "List them, as without a command");
-  AddSet(*fault, invocation, UROCE_CHANGE_FAULT, "NIC",
+  AddFaultListing(fault, invocation, flags, "show", "List them, as without a command");
+  AddSet(fault, invocation, UROCE_CHANGE_FAULT, "NIC",
          "Have a NIC make these faults and no others, as uroced --fault: rates (drop, duplicate, "
          "reorder, corrupt, ce, delay, dir, seed), link=down, then rules, each rule=ACTION qpn= "
          "opcode= dir= nth= every= count=; off: none");
-  const ChangeCommand clear = AddChange(*fault, invocation, UROCE_CHANGE_FAULT, "clear",
+  const ChangeCommand clear = AddChange(fault, invocation, UROCE_CHANGE_FAULT, "clear",
                                         "End the faults of a NIC; without a name, of all NICs");
-  clear.app->add_option("NIC", clear.flags->target);
+  clear.app.AddValue("NIC", clear.flags->target);
   clear.flags->settings = {"off"};
-  fault->footer(
+  fault.SetFooter(
       "Examples: uroce fault set uroce0 drop=0.01 delay=10us\n"
       "          uroce fault set uroce0 rule=drop opcode=WRITE_MIDDLE dir=tx nth=3\n"
       "          uroce fault set uroce0 link=down\n"
       "          uroce fault clear uroce0");
 }
 
-void AddConfig(CLI::App& app, Invocation& invocation) {
-  CLI::App* config = app.add_subcommand("config", "The daemon's settings, while it runs");
-  config->require_subcommand(1);
-  AddSocketFlag(*config, invocation);
+void AddConfig(const Command& app, Invocation& invocation) {
+  const Command config = app.AddCommand("config", "The daemon's settings, while it runs");
+  config.RequireCommand();
+  AddSocketFlag(config, invocation);
   const auto flags = std::make_shared<ListingFlags>();
-  CLI::App* show = config->add_subcommand(
+  const Command show = config.AddCommand(
       "show", "Print the settings that hold, as a file that uroced --config takes");
-  AddSocketFlag(*show, invocation);
-  show->add_flag("--json", flags->json, "Print JSON");
-  show->callback([flags, &invocation] {
+  AddSocketFlag(show, invocation);
+  show.AddFlag("--json", flags->json, "Print JSON");
+  show.OnChosen([flags, &invocation] {
     invocation.exit_status = PrintDump(invocation.SocketPath(), *flags, UROCE_DUMP_CONFIG);
   });
-  AddChange(*config, invocation, UROCE_CHANGE_RELOAD, "reload",
+  AddChange(config, invocation, UROCE_CHANGE_RELOAD, "reload",
             "Have the daemon read its file anew; what it says holds, all of it or nothing");
-  AddSettings(AddChange(*config, invocation, UROCE_CHANGE_CONFIG, "set",
+  AddSettings(AddChange(config, invocation, UROCE_CHANGE_CONFIG, "set",
                         "Change settings until the next reload: log_level, and most limits"));
-  config->footer(
+  config.SetFooter(
       "Examples: uroce config show > now.toml\n"
       "          uroce config set log_level=debug max_qp_per_user=4096\n"
       "          uroce config reload");
 }
 
-void AddPorts(CLI::App& app, Invocation& invocation) {
-  CLI::App* port =
-      app.add_subcommand("port", "Ports and their settings, while programs use other ports");
-  port->require_subcommand(1);
-  AddSocketFlag(*port, invocation);
-  AddSet(*port, invocation, UROCE_CHANGE_PORT, "NIC",
+void AddPorts(const Command& app, Invocation& invocation) {
+  const Command port =
+      app.AddCommand("port", "Ports and their settings, while programs use other ports");
+  port.RequireCommand();
+  AddSocketFlag(port, invocation);
+  AddSet(port, invocation, UROCE_CHANGE_PORT, "NIC",
          "Change what --port says of it: rate=BPS|off, cc=PROFILE, cc.PRIORITY=PROFILE, "
          "cc.PARAMETER=NUMBER; until the next reload");
   const ChangeCommand add =
-      AddChange(*port, invocation, UROCE_CHANGE_ADD_PORT, "add",
+      AddChange(port, invocation, UROCE_CHANGE_ADD_PORT, "add",
                 "Add a port by what uroced --port takes: udp=, iface=, dev=net_memif0, or "
                 "switch= with ip=, for a port of a switch that is free");
   AddSettings(add);
-  add.app->add_flag_callback(
+  add.app.AddFlag(
       "--wire", [flags = add.flags] { flags->what = UROCE_CHANGE_ADD_WIRE; },
       "Add two NICs on a wire of their own, by what uroced --wire takes");
   const ChangeCommand remove =
-      AddChange(*port, invocation, UROCE_CHANGE_REMOVE_PORT, "remove",
+      AddChange(port, invocation, UROCE_CHANGE_REMOVE_PORT, "remove",
                 "Remove a port, or an end of a wire; its programs get IBV_EVENT_DEVICE_FATAL");
-  remove.app->add_option("NIC", remove.flags->target)->required();
-  port->footer(
+  remove.app.AddValue("NIC", remove.flags->target).Require();
+  port.SetFooter(
       "Examples: uroce port add name=uroce1,udp=eth1\n"
       "          uroce port add --wire left=10.1.0.1/24 right=10.1.0.2/24\n"
       "          uroce port add name=uroce9,switch=sw0,ip=10.0.0.9/24\n"
@@ -183,7 +185,7 @@ void AddPorts(CLI::App& app, Invocation& invocation) {
 
 }  // namespace
 
-void AddChanges(CLI::App& app, Invocation& invocation) {
+void AddChanges(const Command& app, Invocation& invocation) {
   AddCongestion(app, invocation);
   AddNetwork(app, invocation);
   AddFaults(app, invocation);

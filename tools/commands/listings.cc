@@ -22,6 +22,7 @@
 #include "pipeline/os/suggestion.h"
 #include "tools/client/control_client.h"
 #include "tools/commands/command.h"
+#include "tools/commands/commands.h"
 #include "tools/views/dump_view.h"
 #include "tools/views/listing.h"
 #include "tools/views/rates.h"
@@ -107,10 +108,9 @@ absl::Status CheckDevice(const std::string& socket_path, const std::string& devi
   if (device.empty()) return absl::OkStatus();
   const auto json = FetchDump(socket_path, is_switch ? UROCE_DUMP_SWITCH : UROCE_DUMP_DEVICES);
   if (!json.ok()) return json.status();
-  const absl::StatusOr<Json> dump = ParseDump(*json);
-  if (!dump.ok()) return dump.status();
-  std::vector<std::string> names;
-  for (const Json& each : SelectObjects(*dump, {})) names.push_back(DeviceOf(each));
+  const absl::StatusOr<std::vector<std::string>> found = DevicesIn(*json);
+  if (!found.ok()) return found.status();
+  const std::vector<std::string>& names = *found;
   if (std::find(names.begin(), names.end(), device) != names.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "there is no ", is_switch ? "switch" : "device", " \"", device, "\"",
@@ -132,49 +132,45 @@ int PrintDump(const std::string& socket_path, const ListingFlags& flags, uroce_d
   return PrintDumpOf(daemon, flags, what, /*is_again=*/false);
 }
 
-void AddDevice(CLI::App& command, Selection& select) {
-  command.add_option("-d,--device", select.device, "Only this device");
+void AddDevice(const Command& command, Selection& select) {
+  command.AddValue("-d,--device", select.device, "Only this device");
 }
 
-void AddWatch(CLI::App& command, double& watch_s, const char* description) {
-  command.add_option("--watch", watch_s, description)
-      ->check(CLI::Validator(
-          [](std::string& text) {
-            double seconds = 0;
-            const bool is_good =
-                absl::SimpleAtod(text, &seconds) && seconds >= 0.1 && seconds <= 3600;
-            return is_good ? std::string() : text + " is no number of seconds from 0.1 to 3600";
-          },
-          ""));
+void AddWatch(const Command& command, double& watch_s, const char* description) {
+  command.AddValue("--watch", watch_s, description).Check([](std::string& text) {
+    double seconds = 0;
+    const bool is_good = absl::SimpleAtod(text, &seconds) && seconds >= 0.1 && seconds <= 3600;
+    return is_good ? std::string() : text + " is no number of seconds from 0.1 to 3600";
+  });
 }
 
-CLI::App* AddListing(CLI::App& app, Invocation& invocation,
-                     const std::shared_ptr<ListingFlags>& flags, const char* name,
-                     const char* description, uroce_dump_what what) {
-  CLI::App* command = app.add_subcommand(name, description);
-  AddSocketFlag(*command, invocation);
-  command->add_flag("--json", flags->json, "Print JSON; with --watch one line each time (NDJSON)");
-  AddDevice(*command, flags->render.select);
-  AddWatch(*command, flags->watch_s,
+Command AddListing(const Command& app, Invocation& invocation,
+                   const std::shared_ptr<ListingFlags>& flags, const char* name,
+                   const char* description, uroce_dump_what what) {
+  const Command command = app.AddCommand(name, description);
+  AddSocketFlag(command, invocation);
+  command.AddFlag("--json", flags->json, "Print JSON; with --watch one line each time (NDJSON)");
+  AddDevice(command, flags->render.select);
+  AddWatch(command, flags->watch_s,
            what == UROCE_DUMP_STAT ? "Print again after so many seconds, with changes and rates"
                                    : "Print again after so many seconds");
-  command->add_option("FILTER", flags->filters, FiltersText(what));
-  command->callback([flags, &invocation, what, command] {
-    if (!command->get_subcommands().empty()) return;
+  command.AddValue("FILTER", flags->filters, FiltersText(what));
+  command.OnChosen([flags, &invocation, what, command] {
+    if (command.HasCommand()) return;
     invocation.exit_status = List(invocation.SocketPath(), *flags, what);
   });
   return command;
 }
 
-void AddListings(CLI::App& app, Invocation& invocation) {
+void AddListings(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<ListingFlags>();
   const auto add = [&](const char* name, const char* description, uroce_dump_what what) {
     return AddListing(app, invocation, flags, name, description, what);
   };
   add("devices", "Devices with their ports and GIDs", UROCE_DUMP_DEVICES);
-  CLI::App* stat = add("stat", "Counters of the devices", UROCE_DUMP_STAT);
-  stat->add_flag("-a,--all", flags->render.all, "Counters that are zero, too");
-  stat->add_flag("--workers", flags->render.workers, "What each worker does");
+  const Command stat = add("stat", "Counters of the devices", UROCE_DUMP_STAT);
+  stat.AddFlag("-a,--all", flags->render.all, "Counters that are zero, too");
+  stat.AddFlag("--workers", flags->render.workers, "What each worker does");
   add("qp", "Queue pairs", UROCE_DUMP_QP);
   add("cq", "Completion queues", UROCE_DUMP_CQ);
   add("mr", "Memory regions", UROCE_DUMP_MR);
@@ -248,13 +244,6 @@ int Top(const std::string& socket_path, WatchingFlags& flags) {
   return 0;
 }
 
-/// Whether `monitor` shows an event: one that is selected, or the news that some were lost.
-bool IsShown(const std::string& line, const Selection& select) {
-  const absl::StatusOr<Json> event = ParseDump(line);
-  if (!event.ok() || !event->is_object()) return false;
-  return event->value("event", "") == "lost" || IsSelected(*event, select);
-}
-
 /// Prints events until the daemon ends, or as many as are wanted.
 int Follow(const std::string& socket_path, WatchingFlags& flags) {
   const absl::Status filtered =
@@ -263,7 +252,7 @@ int Follow(const std::string& socket_path, WatchingFlags& flags) {
   int result = 0;
   uint64_t shown = 0;
   const auto take = [&](const std::string& line) {
-    if (!IsShown(line, flags.select)) return true;
+    if (!IsEventShown(line, flags.select)) return true;
     result = Print(line + "\n");
     return result == 0 && ++shown != flags.count;
   };
@@ -271,38 +260,37 @@ int Follow(const std::string& socket_path, WatchingFlags& flags) {
   return result != 0 ? result : Report(status);
 }
 
-void AddTop(CLI::App& app, Invocation& invocation) {
+void AddTop(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<WatchingFlags>();
-  CLI::App* top = app.add_subcommand(
+  const Command top = app.AddCommand(
       "top", "Programs and queue pairs with the highest rates, on the whole terminal; q ends it");
-  AddSocketFlag(*top, invocation);
-  top->add_flag("--batch", flags->is_batch, "Print one table after the other instead");
-  AddDevice(*top, flags->select);
-  AddWatch(*top, flags->watch_s, "Seconds between two tables (default 1)");
-  top->add_option("-c,--count", flags->count, "End after so many tables")->check(WholeNumber(1));
-  top->add_option("FILTER", flags->filters, kFiltersHelp);
-  top->footer("Example: uroce top --batch --watch 0.5 device=uroce0");
-  top->callback(
+  AddSocketFlag(top, invocation);
+  top.AddFlag("--batch", flags->is_batch, "Print one table after the other instead");
+  AddDevice(top, flags->select);
+  AddWatch(top, flags->watch_s, "Seconds between two tables (default 1)");
+  top.AddValue("-c,--count", flags->count, "End after so many tables").Check(1);
+  top.AddValue("FILTER", flags->filters, kFiltersHelp);
+  top.SetFooter("Example: uroce top --batch --watch 0.5 device=uroce0");
+  top.OnChosen(
       [flags, &invocation] { invocation.exit_status = Top(invocation.SocketPath(), *flags); });
 }
 
-void AddMonitor(CLI::App& app, Invocation& invocation) {
+void AddMonitor(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<WatchingFlags>();
-  CLI::App* monitor = app.add_subcommand(
+  const Command monitor = app.AddCommand(
       "monitor", "Events as they come, one JSON object a line: programs, queue pairs, links, GIDs");
-  AddSocketFlag(*monitor, invocation);
-  AddDevice(*monitor, flags->select);
-  monitor->add_option("-c,--count", flags->count, "End after so many events")
-      ->check(WholeNumber(1));
-  monitor->add_option("FILTER", flags->filters, kFiltersHelp);
-  monitor->footer("Example: uroce monitor device=uroce0 | jq -r .event");
-  monitor->callback(
+  AddSocketFlag(monitor, invocation);
+  AddDevice(monitor, flags->select);
+  monitor.AddValue("-c,--count", flags->count, "End after so many events").Check(1);
+  monitor.AddValue("FILTER", flags->filters, kFiltersHelp);
+  monitor.SetFooter("Example: uroce monitor device=uroce0 | jq -r .event");
+  monitor.OnChosen(
       [flags, &invocation] { invocation.exit_status = Follow(invocation.SocketPath(), *flags); });
 }
 
 }  // namespace
 
-void AddWatching(CLI::App& app, Invocation& invocation) {
+void AddWatching(const Command& app, Invocation& invocation) {
   AddTop(app, invocation);
   AddMonitor(app, invocation);
 }

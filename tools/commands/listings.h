@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sub-commands that show the daemon's objects, such as `uroce qp`, once or again after each
-// interval; `uroce top` and `uroce monitor`.
+// What the sub-commands that show the daemon's objects share, such as `uroce qp` and `uroce cc`:
+// their flags and filters.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,9 +14,6 @@
 #include "tools/views/listing.h"
 
 namespace uroce::tools {
-
-// The sub-commands that list objects of the daemon, such as `uroce qp`: once, or again after each
-// interval.
 
 /// Flags of a listing. A listing below another one, as `uroce cc parameters`, shares them with it.
 struct ListingFlags {
@@ -39,17 +35,11 @@ absl::Status TakeFilters(const std::string& socket_path, const std::vector<std::
 /// Prints a dump once.
 int PrintDump(const std::string& socket_path, const ListingFlags& flags, uroce_dump_what what);
 
-void AddDevice(CLI::App& command, Selection& select);
-void AddWatch(CLI::App& command, double& watch_s, const char* description);
+void AddDevice(const Command& command, Selection& select);
+void AddWatch(const Command& command, double& watch_s, const char* description);
 
-CLI::App* AddListing(CLI::App& app, Invocation& invocation,
-                     const std::shared_ptr<ListingFlags>& flags, const char* name,
-                     const char* description, uroce_dump_what what);
-/// Adds the listings that have no other commands below them.
-void AddListings(CLI::App& app, Invocation& invocation);
-
-// `uroce top`: the highest rates, again after each interval. `uroce monitor`: events as they come.
-
-void AddWatching(CLI::App& app, Invocation& invocation);
+Command AddListing(const Command& app, Invocation& invocation,
+                   const std::shared_ptr<ListingFlags>& flags, const char* name,
+                   const char* description, uroce_dump_what what);
 
 }  // namespace uroce::tools

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sub-commands that need no daemon: `uroce run` and `uroce env` start programs on its devices,
 // `uroce doctor` and `uroce extcap` look at this machine.
-#include "tools/commands/machine.h"
+#include "tools/commands/commands.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "tools/client/control_client.h"
 #include "tools/client/launch.h"
+#include "tools/commands/command.h"
 #include "tools/doctor/doctor.h"
 #include "tools/extcap/extcap.h"
 #include "tools/views/listing.h"
@@ -71,18 +72,19 @@ std::vector<std::string> TakeProgram(std::vector<std::string>& arguments) {
   return program;
 }
 
-void AddLaunchers(CLI::App& app, Invocation& invocation, const std::vector<std::string>& program) {
-  CLI::App* run = app.add_subcommand(
+void AddLaunchers(const Command& app, Invocation& invocation,
+                  const std::vector<std::string>& program) {
+  const Command run = app.AddCommand(
       "run", "Run a verbs program on the daemon's devices: uroce run -- PROGRAM [ARGUMENT...]");
-  AddSocketFlag(*run, invocation);
-  run->footer("Example: uroce run -- ibv_rc_pingpong -d uroce0 -g 1");
-  run->callback([&program, &invocation] {
+  AddSocketFlag(run, invocation);
+  run.SetFooter("Example: uroce run -- ibv_rc_pingpong -d uroce0 -g 1");
+  run.OnChosen([&program, &invocation] {
     invocation.exit_status = RunProgram(invocation.SocketPath(), program);
   });
-  CLI::App* env = app.add_subcommand(
+  const Command env = app.AddCommand(
       "env", "Print the environment of uroce run for a shell: eval \"$(uroce env)\"");
-  AddSocketFlag(*env, invocation);
-  env->callback(
+  AddSocketFlag(env, invocation);
+  env.OnChosen(
       [&invocation] { invocation.exit_status = PrintEnvironment(invocation.SocketPath()); });
 }
 
@@ -121,24 +123,24 @@ int Extcap(const ExtcapFlags& flags) {
 
 }  // namespace
 
-void AddExtcap(CLI::App& app, Invocation& invocation) {
+void AddExtcap(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<ExtcapFlags>();
-  CLI::App* extcap = app.add_subcommand(
-      "extcap", "Say where Wireshark finds the program that lists uroce's devices");
-  CLI::Option* install = extcap->add_flag(
+  const Command extcap =
+      app.AddCommand("extcap", "Say where Wireshark finds the program that lists uroce's devices");
+  const Flag install = extcap.AddFlag(
       "--install", flags->install, "Link it and the dissector uroce.lua into Wireshark's folders");
-  extcap->add_flag("--remove", flags->remove, "Remove these links")->excludes(install);
-  extcap->callback([flags, &invocation] { invocation.exit_status = Extcap(*flags); });
+  extcap.AddFlag("--remove", flags->remove, "Remove these links").Exclude(install);
+  extcap.OnChosen([flags, &invocation] { invocation.exit_status = Extcap(*flags); });
 }
 
-void AddDoctor(CLI::App& app, Invocation& invocation) {
+void AddDoctor(const Command& app, Invocation& invocation) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* doctor = app.add_subcommand(
-      "doctor", "What is missing on this machine, and the commands that mend it");
-  AddSocketFlag(*doctor, invocation);
-  doctor->add_flag("--json", *json, "Print JSON");
-  doctor->footer("Exit status: 0 without a problem, 1 with one.");
-  doctor->callback(
+  const Command doctor =
+      app.AddCommand("doctor", "What is missing on this machine, and the commands that mend it");
+  AddSocketFlag(doctor, invocation);
+  doctor.AddFlag("--json", *json, "Print JSON");
+  doctor.SetFooter("Exit status: 0 without a problem, 1 with one.");
+  doctor.OnChosen(
       [json, &invocation] { invocation.exit_status = Doctor(invocation.SocketPath(), *json); });
 }
 

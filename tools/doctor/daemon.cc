@@ -275,7 +275,7 @@ Finding CheckRegion(const CutRegion& region) {
 }  // namespace
 
 void ParseRegions(const std::string& json, DaemonFacts& facts) {
-  const Json dump = Json::parse(json, nullptr, false);
+  const Json dump = ParseDump(json).value_or(Json());
   if (!dump.is_object() || !dump.contains("mrs") || !dump["mrs"].is_array()) return;
   facts.program_pids = PidsOf(dump);
   for (const Json& region : dump["mrs"]) {
@@ -287,7 +287,7 @@ void ParseRegions(const std::string& json, DaemonFacts& facts) {
 }
 
 bool ParseDevices(const std::string& json, DaemonFacts& facts) {
-  const Json dump = Json::parse(json, nullptr, false);
+  const Json dump = ParseDump(json).value_or(Json());
   if (!dump.is_object() || !dump.contains("devices") || !dump["devices"].is_array()) return false;
   for (const Json& device : dump["devices"]) {
     if (device.is_object()) facts.devices.push_back(DaemonDeviceOf(device));
@@ -364,7 +364,7 @@ Finding CheckWorker(const WorkerShare& worker, const ContentionFacts& facts) {
 }  // namespace
 
 void ParseWorkers(const std::string& json, ContentionFacts& facts) {
-  const Json dump = Json::parse(json, nullptr, false);
+  const Json dump = ParseDump(json).value_or(Json());
   if (!dump.is_object() || !dump.contains("workers") || !dump["workers"].is_array()) return;
   for (const Json& worker : dump["workers"]) {
     if (!worker.is_object() || !worker.contains("cpu_wait_ms")) continue;

@@ -17,11 +17,10 @@
 #include "absl/strings/str_split.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "tools/client/launch.h"
+#include "tools/views/dump_view.h"
 
 namespace uroce::tools {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr char kHelp[] = "https://www.wireshark.org/docs/man-pages/extcap.html";
 
@@ -39,7 +38,7 @@ std::string FirstAddress(const Json& device) {
 
 std::vector<ExtcapInterface> ReadExtcapInterfaces(const std::string& json) {
   std::vector<ExtcapInterface> interfaces;
-  const Json dump = Json::parse(json, nullptr, false);
+  const Json dump = ParseDump(json).value_or(Json());
   if (!dump.is_object() || !dump.contains("devices")) return interfaces;
   for (const Json& device : dump["devices"]) {
     if (!device.is_object() || !device.contains("name") || !device["name"].is_string()) continue;

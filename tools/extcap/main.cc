@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // uroce-extcap: Wireshark runs it to list the daemon's NICs and to capture on one of them.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
@@ -8,13 +7,12 @@
 #include "tools/capture/command.h"
 #include "tools/capture/recorder.h"
 #include "tools/client/control_client.h"
-#include "tools/commands/captures.h"
+#include "tools/commands/command.h"
+#include "tools/commands/commands.h"
 #include "tools/extcap/extcap.h"
 
 namespace uroce::tools {
 namespace {
-
-constexpr int kExitFailed = 1;
 
 /// The flags that Wireshark passes.
 struct Request {
@@ -28,21 +26,20 @@ struct Request {
   CaptureOptions options;
 };
 
-void AddFlags(CLI::App& app, Request& request) {
-  app.add_flag("--extcap-interfaces", request.list_interfaces, "List the daemon's NICs");
-  app.add_flag("--extcap-dlts", request.list_link_types, "List an interface's link types");
-  app.add_flag("--extcap-config", request.list_options, "List the options of a capture");
-  app.add_option("--extcap-interface", request.interface, "Interface of the list");
-  app.add_option("--extcap-version", request.wireshark_version, "Version of Wireshark")
-      ->expected(0, 1);
-  app.add_option("--extcap-capture-filter", request.options.filter,
-                 "libpcap expression; without --capture it is only checked")
-      ->expected(0, 1);
-  app.add_flag("--capture", request.capture, "Capture into --fifo");
-  app.add_option("--fifo", request.options.file, "Pipe or file to write to");
-  app.add_option("--socket", request.socket, "Control socket of the daemon (or UROCE_SOCKET)");
+void AddFlags(const Command& app, Request& request) {
+  app.AddFlag("--extcap-interfaces", request.list_interfaces, "List the daemon's NICs");
+  app.AddFlag("--extcap-dlts", request.list_link_types, "List an interface's link types");
+  app.AddFlag("--extcap-config", request.list_options, "List the options of a capture");
+  app.AddValue("--extcap-interface", request.interface, "Interface of the list");
+  app.AddValue("--extcap-version", request.wireshark_version, "Version of Wireshark")
+      .TakeWordOrNone();
+  app.AddValue("--extcap-capture-filter", request.options.filter,
+               "libpcap expression; without --capture it is only checked")
+      .TakeWordOrNone();
+  app.AddFlag("--capture", request.capture, "Capture into --fifo");
+  app.AddValue("--fifo", request.options.file, "Pipe or file to write to");
+  app.AddValue("--socket", request.socket, "Control socket of the daemon (or UROCE_SOCKET)");
   AddCaptureFlags(app, request.options);
-  app.allow_extras();  // A newer Wireshark may pass other flags too.
 }
 
 /// Without a daemon the list is empty, which is no error: Wireshark asks at every start.
@@ -71,35 +68,33 @@ int Capture(Request& request) {
   return kExitFailed;
 }
 
-int Answer(CLI::App& app, Request& request) {
+int Answer(const Command& app, Request& request) {
   if (request.capture) return Capture(request);
-  if (request.list_interfaces || app.count("--extcap-version") != 0) {
+  if (request.list_interfaces || app.Has("--extcap-version")) {
     ListInterfaces(request);
   } else if (request.list_link_types) {
     fputs(DescribeLinkTypes(request.interface).c_str(), stdout);
   } else if (request.list_options) {
     fputs(DescribeOptions().c_str(), stdout);
-  } else if (app.count("--extcap-capture-filter") != 0) {
+  } else if (app.Has("--extcap-capture-filter")) {
     CheckFilter(request.options.filter);
   } else {
-    fputs(app.help().c_str(), stdout);
+    fputs(app.Help().c_str(), stdout);
   }
   return 0;
 }
 
 int Main(int argc, char** argv) {
   Request request;
-  CLI::App app("Lists uroced's NICs in Wireshark and captures on them; Wireshark runs it",
-               "uroce-extcap");
-  AddFlags(app, request);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    fprintf(stderr, "uroce-extcap: %s\n", error.what());
-    return kExitFailed;
-  }
-  return Answer(app, request);
+  CommandLine line("uroce-extcap",
+                   "Lists uroced's NICs in Wireshark and captures on them; Wireshark runs it");
+  AddFlags(line.root(), request);
+  line.AllowUnknownWords();  // A newer Wireshark may pass other flags too.
+  const Parsed parsed = line.Parse({argv + 1, argv + argc});
+  if (parsed.help) fputs(parsed.help->c_str(), stdout);
+  if (parsed.complaint) fprintf(stderr, "uroce-extcap: %s\n", parsed.complaint->text.c_str());
+  if (parsed.complaint) return kExitFailed;
+  return parsed.help ? 0 : Answer(line.root(), request);
 }
 
 }  // namespace

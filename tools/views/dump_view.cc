@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the daemon's JSON dumps as objects and cells. Tool and daemon may be of different versions:
-// unknown members are passed on, and missing ones are left out.
 #include "tools/views/dump_view.h"
+
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -39,6 +39,43 @@ const Json* FindList(const Json& dump) {
 
 }  // namespace
 
+// ---- What is selected ----
+
+absl::Status AddFilter(const std::string& text, Selection& selection) {
+  const size_t equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
+  if (key == "device" && !value.empty()) {
+    selection.device = value;
+    return absl::OkStatus();
+  }
+  uint32_t number = 0;
+  const bool is_number = absl::StartsWith(value, "0x") ? absl::SimpleHexAtoi(value, &number)
+                                                       : absl::SimpleAtoi(value, &number);
+  if ((key != "pid" && key != "qpn") || !is_number) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is no filter: device=NAME, pid=NUMBER or qpn=NUMBER"));
+  }
+  (key == "pid" ? selection.pid : selection.qpn) = number;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> DevicesIn(const std::string& dump) {
+  const absl::StatusOr<Json> parsed = ParseDump(dump);
+  if (!parsed.ok()) return parsed.status();
+  std::vector<std::string> names;
+  for (const Json& each : SelectObjects(*parsed, {})) names.push_back(DeviceOf(each));
+  return names;
+}
+
+bool IsEventShown(const std::string& line, const Selection& selection) {
+  const absl::StatusOr<Json> event = ParseDump(line);
+  if (!event.ok() || !event->is_object()) return false;
+  return event->value("event", "") == "lost" || IsSelected(*event, selection);
+}
+
+// ---- Objects ----
+
 absl::StatusOr<Json> ParseDump(const std::string& text) {
   Json parsed = Json::parse(text, nullptr, false);
   if (parsed.is_discarded()) return absl::DataLossError("the daemon's dump is no JSON");
@@ -64,25 +101,6 @@ bool IsSelected(const Json& object, const Selection& selection) {
          fits("pid", selection.pid) && fits("qpn", selection.qpn);
 }
 
-absl::Status AddFilter(const std::string& text, Selection& selection) {
-  const size_t equals = text.find('=');
-  const std::string key = text.substr(0, equals);
-  const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
-  if (key == "device" && !value.empty()) {
-    selection.device = value;
-    return absl::OkStatus();
-  }
-  uint32_t number = 0;
-  const bool is_number = absl::StartsWith(value, "0x") ? absl::SimpleHexAtoi(value, &number)
-                                                       : absl::SimpleAtoi(value, &number);
-  if ((key != "pid" && key != "qpn") || !is_number) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\" is no filter: device=NAME, pid=NUMBER or qpn=NUMBER"));
-  }
-  (key == "pid" ? selection.pid : selection.qpn) = number;
-  return absl::OkStatus();
-}
-
 std::string DeviceOf(const Json& object) {
   for (const char* key : {"device", "name"}) {
     const auto found = object.find(key);
@@ -91,14 +109,21 @@ std::string DeviceOf(const Json& object) {
   return "";
 }
 
-Cells CellsOf(const Json& object) {
-  Cells cells;
-  Flatten(object, "", cells);
-  return cells;
+uint64_t NumberOf(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
 }
 
 bool IsListOfObjects(const Json& value) {
   return value.is_array() && !value.empty() && value.front().is_object();
+}
+
+// ---- Cells ----
+
+Cells CellsOf(const Json& object) {
+  Cells cells;
+  Flatten(object, "", cells);
+  return cells;
 }
 
 std::string CellText(const Json& value) {

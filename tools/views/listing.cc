@@ -8,6 +8,7 @@
 #include <cassert>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 

@@ -9,10 +9,10 @@
 namespace uroce::tools {
 namespace {
 
-std::string Said(const CLI::Validator& check, std::string text) { return check(text); }
+std::string Said(const WordCheck& check, std::string text) { return check(text); }
 
 TEST(WholeNumberTest, BothEndsAreInTheRange) {
-  const CLI::Validator check = WholeNumber(1, 0xffffff);
+  const WordCheck check = WholeNumber(1, 0xffffff);
   for (const char* const right : {"1", "16777215", "0xffffff", "0X10"}) {
     EXPECT_EQ(Said(check, right), "") << right;
   }
@@ -22,7 +22,7 @@ TEST(WholeNumberTest, BothEndsAreInTheRange) {
 }
 
 TEST(WholeNumberTest, WordsAreNoNumbers) {
-  const CLI::Validator check = WholeNumber(1);
+  const WordCheck check = WholeNumber(1);
   EXPECT_EQ(Said(check, "18446744073709551615"), "");
   for (const char* const wrong : {"", "abc", "-1", "+1", " 1", "1x", "0x", "1.5"}) {
     EXPECT_EQ(Said(check, wrong), std::string(wrong) + " is no number from 1 up");

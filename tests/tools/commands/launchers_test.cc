@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/commands/machine.h"
+#include "tools/commands/commands.h"
 
 #include <gtest/gtest.h>
 
