@@ -28,10 +28,10 @@ inline constexpr uint32_t kFrameOverheadBytes = 8 + 4 + 12;
 
 /// How senders react to congestion.
 enum class Profile : uint8_t {
-  kOff,       ///< To losses alone, by a window (loss_window.h). No CNPs are sent.
+  kOff,       ///< To losses alone, by a window (window.h). No CNPs are sent.
   kDcqcn,     ///< To CNPs, as the DCQCN paper defines (dcqcn.h).
-  kDcqcnMlx,  ///< To CNPs, with the integer arithmetic of NVIDIA's NICs (dcqcn_mlx.h).
-  kDelay,     ///< To round-trip times by a window (delay_window.h), and to CNPs as kDcqcn.
+  kDcqcnMlx,  ///< To CNPs, with the integer arithmetic of NVIDIA's NICs (dcqcn.h).
+  kDelay,     ///< To round-trip times by a window (window.h), and to CNPs as kDcqcn.
 };
 inline constexpr int kProfiles = 4;
 

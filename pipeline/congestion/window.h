@@ -17,12 +17,11 @@ namespace uroce::congestion {
 ///
 /// Go-back-N: the window never exceeds its start value. Each time that all is sent again the window
 /// halves, because the resent packets would overload the same bottleneck again; it grows slowly as
-/// packets are acknowledged. Selective repeat (pipeline/transport/README.md): the window doubles in
-/// each round trip that uses it, up to the responder's own window, so that packets flow on behind a
-/// hole until the hole is filled. Single losses change nothing. When a round trip loses more than
-/// one packet in eight, the path or the peer is overloaded: the window halves, and grows slowly
-/// from then on.
-/// Pure, part of a Window.
+/// packets are acknowledged. Selective repeat (pipeline/transport/loss-recovery.md): the window
+/// doubles in each round trip that uses it, up to the responder's own window, so that packets flow
+/// on behind a hole until the hole is filled. Single losses change nothing. When a round trip loses
+/// more than one packet in eight, the path or the peer is overloaded: the window halves, and grows
+/// slowly from then on. Pure, part of a Window.
 class LossWindow {
  public:
   static constexpr uint32_t kMostPackets = 2048;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss recovery and congestion control of a requester: when it may send, what it sends again, and
-// when it gives up (docs/protocol/transport.md, section 3.3; pipeline/transport/README.md).
+// when it gives up (docs/protocol/transport.md, section 3.3; pipeline/transport/loss-recovery.md).
 #include "pipeline/transport/loss_recovery.h"
 
 #include <algorithm>

@@ -40,7 +40,7 @@ struct QueuePairAttributes {
   uint8_t rnr_retry = 0;           ///< 0..7, 7 = for ever.
   uint32_t qkey = 0;               ///< UD.
   bool notify_drained = false;     ///< Raise SQ_DRAINED once when SQD has drained.
-  /// The NIC at the other end has agreed to selective repeat (pipeline/transport/README.md).
+  /// The NIC at the other end has agreed to selective repeat (pipeline/transport/loss-recovery.md).
   bool selective_repeat = false;
   /// The environment of the path's priority, from the next begin of sending on. Null: that of the
   /// queue pair's configuration.
@@ -86,7 +86,7 @@ struct QueuePairCounters {
   uint64_t implied_nak_seq_err = 0;    ///< An ACK implied that a response was lost.
   uint64_t local_ack_timeout_err = 0;  ///< The ACK timer expired.
   /// Packets sent again before the ACK timer expired, because no response came for some round trips
-  /// (pipeline/transport/README.md).
+  /// (pipeline/transport/loss-recovery.md).
   uint64_t tail_loss_probes = 0;
   uint64_t credit_probes = 0;      ///< Messages begun beyond the responder's credits.
   uint64_t rnr_nak_retry_err = 0;  ///< RNR NAKs received that did not exhaust the retries.
@@ -132,7 +132,7 @@ struct RcConfig {
   /// kXrc: an end of an extended reliable connection.
   wire::Service service = wire::Service::kRc;
   RcRole role = RcRole::kBoth;
-  /// Repeat lost packets alone where the peer agrees to (pipeline/transport/README.md).
+  /// Repeat lost packets alone where the peer agrees to (pipeline/transport/loss-recovery.md).
   bool selective_repeat = false;
   /// Not owned, outlives the queue pair. Null: losses alone bound what is in flight.
   const congestion::Environment* congestion = nullptr;

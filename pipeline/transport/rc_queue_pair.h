@@ -131,7 +131,7 @@ class RcQueuePair {
   /// The PSNs of the next request to send and of the next request expected, for state dumps.
   wire::Psn next_send_psn() const { return requester_.next_psn(); }
   wire::Psn expected_psn() const { return responder_.expected_psn(); }
-  /// Whether selective repeat is active: both ends agree (pipeline/transport/README.md).
+  /// Whether selective repeat is active: both ends agree (pipeline/transport/loss-recovery.md).
   bool selective() const { return requester_.selective(); }
 
   // ---- congestion control: for a shell that paces ----

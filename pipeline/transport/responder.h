@@ -101,7 +101,7 @@ class Responder {
 
   PacketResult OnAhead(const wire::Packet& packet, Effect& effect);
   PacketResult OnGap();
-  // For peers that agree to selective repeat: responder_kept.cc.
+  // For peers that agree to selective repeat.
   PacketResult OnBehindHole(const wire::Packet& packet, Effect& effect);
   void OnKeepDone(EffectOutcome outcome);
   /// A packet that is kept has come again.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Selective repeat at a requester: which packets and responses are lost, according to the maps of
-// its responder, and which packets it resends one by one (pipeline/transport/README.md).
+// its responder, and which packets it resends one by one (pipeline/transport/loss-recovery.md).
 #pragma once
 
 #include <cstdint>

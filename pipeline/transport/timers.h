@@ -201,7 +201,7 @@ class RoundTrip {
 };
 
 /// The timer of tail loss probes: a requester that has received nothing for some round trips
-/// resends a packet (pipeline/transport/README.md).
+/// resends a packet (pipeline/transport/loss-recovery.md).
 /// Each probe without an answer doubles the wait for the next one. A wait has kParts parts, and a
 /// look at the timer ends at most one of them: an owner that has stood still looks at what arrived
 /// meanwhile before it looks at the timer again, and nothing is sent again that only lies there.

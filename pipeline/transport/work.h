@@ -203,8 +203,8 @@ enum class ResendCause : uint8_t {
   kSequenceNak,
   kRnrNak,         ///< The wait after an RNR NAK has ended.
   kImpliedNak,     ///< The response to a READ or atomic was passed over.
-  kSelectiveAck,   ///< A selective ACK reports it missing (pipeline/transport/README.md).
-  kTailLossProbe,  ///< Nothing has come for some round trips (pipeline/transport/README.md).
+  kSelectiveAck,   ///< A selective ACK reports it missing (pipeline/transport/loss-recovery.md).
+  kTailLossProbe,  ///< Nothing has come for some round trips (pipeline/transport/loss-recovery.md).
 };
 
 /// A resend: the `number`-th of `limit` retries without progress; number 0: it costs no retry.

@@ -62,7 +62,7 @@ static_assert(HostDelayOf(1) == Nanos(40'000) && HostDelayCode(Nanos(40'000)) ==
 static_assert(HostDelayCode(HostDelayOf(kHostDelayMask)) == kHostDelayMask);
 
 // The map behind the AETH of a selective acknowledgement: which packets from its PSN on the
-// responder keeps (pipeline/wire/README.md).
+// responder keeps (selective-repeat.md).
 
 /// Layout: 16 reserved bits, 16 bits for the number of packets, then one bit per packet in words of
 /// 32: bit i of word w is the PSN of the acknowledgement + 32 * w + i. 1: the packet is kept.

@@ -22,8 +22,7 @@ inline constexpr size_t kMadBytes = 256;
 
 /// Management classes of the MADs that are read here. IBTA vol. 1, 13.4.4.
 inline constexpr uint8_t kCmClass = 0x07;
-inline constexpr uint8_t kCapabilitiesClass =
-    0x37;  ///< Of vendors, with an OUI: capabilities_mad.h.
+inline constexpr uint8_t kCapabilitiesClass = 0x37;  ///< Of vendors, with an OUI: see below.
 
 /// The management class of a MAD. Other fields are not checked.
 constexpr uint8_t ManagementClassOf(std::span<const uint8_t, kMadBytes> mad) { return mad[1]; }

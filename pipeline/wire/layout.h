@@ -127,7 +127,7 @@ struct BthLayout {
   uint8_t opcode;
   uint8_t flags;  // 7 solicited event, 6 MigReq, 5:4 pad count, 3:0 header version
   Be<2> pkey;
-  uint8_t congestion;  // 7 FECN, 6 BECN, 5:0 reserved: host_delay.h
+  uint8_t congestion;  // 7 FECN, 6 BECN, 5:0 reserved: HostDelayOf
   Be<3> dest_qpn;
   uint8_t ack_request;  // 7 AckReq, 6:0 reserved: 0 when sent, ignored when received
   Be<3> psn;

@@ -44,7 +44,7 @@ enum class Opcode : uint8_t {
   kUdSendOnly = 0x64,
   kUdSendOnlyWithImm = 0x65,
   kCnp = 0x81,
-  /// Used by uroce only, in the range for manufacturers: carries the map of kept_map.h.
+  /// Used by uroce only, in the range for manufacturers: carries the map of KeptMap.
   kSelectiveAcknowledge = 0xd1,
 };
 
@@ -151,7 +151,7 @@ struct TransportHeader {
   Opcode opcode = Opcode::kAcknowledge;
   bool solicited = false;
   bool ack_request = false;
-  /// Of responses between NICs that agree to it: see host_delay.h. Otherwise 0.
+  /// Of responses between NICs that agree to it: see HostDelayOf. Otherwise 0.
   uint8_t host_delay = 0;
   uint16_t pkey = 0xffff;
   Qpn dest_qpn;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the profiles of congestion control make of simulated networks: tables for
-// pipeline/congestion/README.md. Virtual time: the numbers do not depend on the machine.
+// pipeline/congestion/profiles.md. Virtual time: the numbers do not depend on the machine.
 // usage: network_bench [OPTION...] [PROFILE[,PARAMETER=VALUE]...]...
 //   --mixed, --attacks, --published   tables of these (scenario_tables.h), and nothing else
 //   --fct             flow completion times of web search in a fat tree, and nothing else

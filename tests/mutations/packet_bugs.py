@@ -8,7 +8,7 @@ the bug breaks; its id is in brackets if a rules.txt lists it."""
 CONGESTION = ["tests/congestion/congestion_test",
               "tests/transport/transport_test",
               "tests/networks/networks_test"]
-CPU = ["tests/cpu/cpu_test"]
+CPU = ["tests/base/base_test"]
 DATAPATH = ["tests/datapath/memory_window_test",
             "tests/datapath/datapath_parts_test",
             "tests/datapath/datapath_worker_test"]

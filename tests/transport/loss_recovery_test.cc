@@ -115,7 +115,7 @@ TEST_F(LossRecoveryTest, ATailLossProbeIsNoTimeout) {
   recovery.OnResponse(ack, Nanos(10'000));
   Acknowledge(Psn(101), Nanos(10'000));
   Send(Write(2 * kSmallMtu), Nanos(20'000));
-  // The wait of 100 us has four parts (tail_loss_probe.h).
+  // The wait of 100 us has four parts (TailLossProbe).
   for (const int64_t part : {45'000, 70'000, 95'000, 120'000}) {
     EXPECT_FALSE(recovery.has_lost());
     EXPECT_EQ(recovery.deadline(), Nanos(part));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selective repeat of what answers READs and atomics (pipeline/transport/README.md).
+// Selective repeat of what answers READs and atomics (pipeline/transport/loss-recovery.md).
 #include <gtest/gtest.h>
 
 #include "tests/transport/selective_script.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selective repeat between two ends that have agreed to it (pipeline/transport/README.md).
+// Selective repeat between two ends that have agreed to it (pipeline/transport/loss-recovery.md).
 #include <gtest/gtest.h>
 
 #include "tests/transport/selective_script.h"

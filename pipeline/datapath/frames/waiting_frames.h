@@ -68,7 +68,8 @@ struct ProgramFrames {
 
 }  // namespace uroce::datapath
 
-// Keeps frames that came behind a missing packet until their turn (pipeline/transport/README.md).
+// Keeps frames that came behind a missing packet until their turn
+// (pipeline/transport/loss-recovery.md).
 
 struct rte_mbuf;
 

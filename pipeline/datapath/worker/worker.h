@@ -116,8 +116,8 @@ class Worker {
   using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
   void RewritePaths(PathRewriter rewrite);
   /// Calls `agreement` for every reliable connection with an address vector. It says whether the
-  /// NIC at the other end agrees to selective repeat from now on (pipeline/transport/README.md), or
-  /// nothing where that did not change.
+  /// NIC at the other end agrees to selective repeat from now on
+  /// (pipeline/transport/loss-recovery.md), or nothing where that did not change.
   using AgreementOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
   void SetSelectiveRepeat(AgreementOf agreement);
 

@@ -180,7 +180,7 @@ class WorkQueueConsumer {
     return produced == taken_ ? QueueState::kEmpty : QueueState::kReady;
   }
 
-  /// The next slot, after kReady. The program can still write to it: copy once (wqe.h).
+  /// The next slot, after kReady. The program can still write to it: copy once.
   const uint8_t* Slot() const { return Slot(taken_); }
   /// The slot of the work request at `index`.
   const uint8_t* Slot(uint32_t index) const {

@@ -3,7 +3,7 @@
 tests run, hides a missing fence. Each thread is a list of steps that are done in any order that the
 architecture allows, on one memory (arm64 is multi-copy atomic), and all orders are tried. A
 read-modify-write is a pair of exclusive load and store, the weakest form that compilers make of it.
-The steps are those of doorbells.h, arming.h, pollers.h, cqe_ring.h and work_queue.h; each protocol
+The steps are those of doorbells.h, completion_queue.h and work_queue.h; each protocol
 is tried without its fence too, to see that the search finds what the fence prevents."""
 import unittest
 from dataclasses import dataclass, field
