@@ -23,7 +23,7 @@ constexpr Nanos TimeOf(uint8_t code) {
 }
 
 /// The longest times that a peer may ask for. Sending a message again too early does no harm; state
-/// that a stranger can hold for hours does.
+/// that an unknown host can hold for hours does.
 inline constexpr uint8_t kMostResponseTimeout = 22;  ///< 16 s.
 inline constexpr uint8_t kMostServiceTimeout = 24;   ///< 65 s, as Linux's MRAs ask.
 inline constexpr uint8_t kMostTimewait = 22;         ///< 16 s.

@@ -132,9 +132,9 @@ void Connection::OnDeviceGone() {
   Raise(EventKind::kDeviceRemoved);
 }
 
-// Anybody who can send a REQ, or a program beside the peer's, can name any queue pair: that proves
-// nothing. A DREQ that names none of the peer's queue pairs is answered by a CM that does not know
-// the connection, and ignored by one that does (docs/protocol/cm.md, sections 2 and 7).
+// Every host that can send a REQ, or a program beside the peer's, can name any queue pair: that
+// proves nothing. A DREQ that names none of the peer's queue pairs is answered by a CM that does
+// not know the connection, and ignored by one that does (docs/protocol/cm.md, sections 2 and 7).
 void Connection::OnStale(Nanos now) {
   if (state_ != State::kEstablished || inquires_) return;
   inquires_ = true;

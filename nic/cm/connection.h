@@ -36,7 +36,7 @@ std::string_view StateName(State state);
 /// repeat what the messages before them have said.
 class Connection {
  public:
-  /// MRAs that are accepted in one state, so that a peer cannot hold a connection for ever.
+  /// MRAs that are accepted in one state, so that a peer cannot hold a connection without end.
   static constexpr uint8_t kMostMras = 16;
   /// How often a peer is asked whether it still knows a connection.
   static constexpr uint8_t kInquiries = 4;

@@ -263,7 +263,7 @@ void Manager::EnterIndices(Connection& connection) {
   const Route& route = connection.route();
   const uint64_t guid = connection.remote_ca_guid();
   by_remote_id_.try_emplace(RemoteAt(route, guid, connection.remote_id().value()), connection.id());
-  // A queue pair is in no connection during time wait: its own host says when it may connect anew.
+  // A queue pair is in no connection during time wait: its own host says when it may connect again.
   if (connection.state() == State::kTimewait) {
     return Leave(by_remote_qpn_, connection, connection.remote_qpn().value());
   }

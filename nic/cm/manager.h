@@ -133,7 +133,7 @@ class Manager {
 
  private:
   /// The peer's end: the device that reaches it, its address, its CA GUID, and the number of a
-  /// communication or queue pair. A GUID alone proves nothing: anybody can claim it.
+  /// communication or queue pair. A GUID alone proves nothing: every host can claim it.
   using Remote = std::tuple<uint32_t, std::array<uint8_t, 16>, uint64_t, uint32_t>;
   using Index = absl::flat_hash_map<Remote, CommId>;
   template <typename Object>
@@ -176,7 +176,7 @@ class Manager {
   enum class Refusal : uint8_t {
     kNone,
     kDropped,     ///< The backlog is full; the peer will ask again.
-    kNoListener,  ///< Nobody listens for its service.
+    kNoListener,  ///< No program listens for its service.
     kNotForUs,    ///< No listener at its address, or its addresses contradict the packet's.
   };
   /// Finds the listener. On kNone takes a place in its backlog; counts each refusal.

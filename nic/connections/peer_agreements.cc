@@ -8,6 +8,7 @@
 
 #include "nic/base/allocators.h"
 #include "nic/net/address.h"
+#include "nic/objects/nic.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 
 namespace uroce::nic {
@@ -52,6 +53,10 @@ PeerAgreements::~PeerAgreements() {
 void PeerAgreements::AddDevice(const NicDevice& device) {
   const bool repeats = device.config().selective_repeat;
   agreements_.SetFeatures(device.index(), repeats ? wire::Capabilities::kSelectiveRepeat : 0);
+}
+
+void PeerAgreements::RemoveDevice(const NicDevice& device) {
+  agreements_.ForgetDevice(device.index());
 }
 
 peers::Holder PeerAgreements::Use(const PathKey& path, uint32_t user) {

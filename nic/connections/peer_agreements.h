@@ -3,15 +3,19 @@
 // agreed result.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 
 #include "nic/base/event_loop.h"
 #include "nic/net/followed_paths.h"
-#include "nic/objects/nic.h"
 #include "nic/paths/gsi.h"
 #include "nic/peers/agreements.h"
 
 namespace uroce::nic {
+
+class Nic;
+class NicDevice;
 
 /// Control thread.
 class PeerAgreements {
@@ -27,7 +31,7 @@ class PeerAgreements {
   peers::Holder Use(const PathKey& path, uint32_t user);
   void AddDevice(const NicDevice& device);
   /// Offers nothing there any more.
-  void RemoveDevice(const NicDevice& device) { agreements_.ForgetDevice(device.index()); }
+  void RemoveDevice(const NicDevice& device);
   const peers::Counters& counters() const { return agreements_.counters(); }
 
  private:

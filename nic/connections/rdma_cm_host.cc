@@ -12,6 +12,7 @@
 
 #include "nic/base/allocators.h"
 #include "nic/net/address.h"
+#include "nic/objects/nic.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
@@ -68,10 +69,14 @@ RdmaCmHost::~RdmaCmHost() {
   loop_.Cancel(timer_);
 }
 
+void RdmaCmHost::AddDevice(const NicDevice& device) { sources_.AddDevice(device); }
+
 void RdmaCmHost::RemoveDevice(const NicDevice& device) {
   sources_.RemoveDevice(device);
   service_.OnDeviceGone(device.index());
 }
+
+Nanos RdmaCmHost::Now() { return Nic::Now(); }
 
 // Deadlines move with every message: a timer that fires too early costs less than moving
 // it.

@@ -12,7 +12,6 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/reply.h"
 #include "nic/net/netlink.h"
-#include "nic/objects/nic.h"
 #include "nic/objects/resources.h"
 #include "nic/paths/gsi.h"
 #include "nic/paths/neighbours.h"
@@ -23,6 +22,10 @@
 #include "pipeline/shm/abi/uroce_cm_commands.h"
 
 namespace uroce::nic {
+
+class Nic;
+class NicDevice;
+struct Limits;
 
 /// Gives rdma_cm's service the time, devices, neighbours and datagrams. Control thread.
 class RdmaCmHost final : private rdma_cm::Environment {
@@ -37,7 +40,7 @@ class RdmaCmHost final : private rdma_cm::Environment {
   /// Combines the daemon's limits with the kernel's range of local ports.
   static rdma_cm::ServiceConfig MakeConfig(const Limits& limits);
   const Gsi& gsi() const { return gsi_; }
-  void AddDevice(const NicDevice& device) { sources_.AddDevice(device); }
+  void AddDevice(const NicDevice& device);
   /// The device is no longer there: its endpoints are told.
   void RemoveDevice(const NicDevice& device);
   /// Whether messages to peers are still to be sent after the last program has gone.
@@ -45,7 +48,7 @@ class RdmaCmHost final : private rdma_cm::Environment {
 
  private:
   // ---- rdma_cm::Environment ----
-  Nanos Now() override { return Nic::Now(); }
+  Nanos Now() override;
   void SetDeadline(Nanos when) override;
   std::optional<rdma_cm::Attachment> FindAddress(const Gid& address, uint32_t scope_id) override;
   cm::Result ChooseSource(const Gid& destination, uint32_t scope_id,

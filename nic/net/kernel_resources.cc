@@ -60,7 +60,7 @@ group_req RequestFor(int ifindex, const Gid& group) {
   return request;
 }
 
-// One socket per group: the kernel limits the groups of a socket. Nobody sends to its port.
+// One socket per group: the kernel limits the groups of a socket. No host sends to its port.
 Fd Join(int ifindex, const Gid& group) {
   const bool is_ipv4 = group.is_ipv4();
   Fd fd(socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

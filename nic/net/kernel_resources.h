@@ -21,7 +21,7 @@ namespace uroce::nic {
 // ---- signs of addresses ----
 
 /// The addresses of one NIC on interfaces of the kernel. Each has a sign that others can see: a
-/// Unix socket to which nobody connects, bound to the abstract name
+/// Unix socket to which no program connects, bound to the abstract name
 ///     uroced/address/IFINDEX/ADDRESS/NUMBER
 /// Such names belong to a network namespace as interfaces do, and go with the process that has
 /// them, however it ends. Several NICs with one address have signs of different numbers. Packet
@@ -72,7 +72,7 @@ class KernelGroups {
 absl::StatusOr<Fd> OpenTap(const std::string& name, const Mac& mac, uint32_t mtu_bytes);
 
 /// Opens a TAP that only holds addresses: the kernel treats them as its own, and delivers what
-/// programs of this host send to each other at them. Nobody reads the frames that it sends, and the
+/// programs of this host send to each other at them. The frames that it sends are not read, and the
 /// kernel's routes do not change. Errors: as for OpenTap.
 absl::StatusOr<Fd> OpenAddressTap(const std::string& name, const Mac& mac, uint32_t mtu_bytes,
                                   const std::vector<InterfaceAddress>& addresses);

@@ -158,7 +158,7 @@ HostStack* Neighbours::HostOf(const PathKey& path) const {
   return it == hosts_.end() ? nullptr : it->second.get();
 }
 
-// The interface may be removed at any time: its number is looked up anew, here and below.
+// The interface may be removed at any time: its number is looked up again, here and below.
 bool Neighbours::CanAsk(const PathKey& path) const {
   return HostOf(path) != nullptr || InterfaceOf(path) != 0;
 }

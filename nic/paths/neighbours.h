@@ -53,7 +53,7 @@ class Neighbours {
   /// `channel` outlives this object.
   void StartHost(const NetDevice& device, FrameChannel& channel, const HostConfig& config,
                  AddressListener listener);
-  /// Reports that a device which is a host of its own joined or left the group.
+  /// Reports that a device that is a host itself joined or left the group.
   void SetGroup(const NetDevice& device, const Gid& group, bool joined);
   /// Whether an address is still being probed while the link of its port is up.
   bool has_tentative_address() const;
@@ -125,7 +125,7 @@ class NeighbourLookups {
   /// The status is OK, or the error of Neighbours::Find.
   using Handler = std::function<void(const absl::Status&)>;
   /// Destinations that are looked up at a time, shared fairly between users; each costs the control
-  /// thread some 20 us per check. Requests above that fail at once, as if nobody answered.
+  /// thread some 20 us per check. Requests above that fail at once, as if no host answered.
   static constexpr size_t kMostPaths = 1536;
 
   NeighbourLookups(Timers& timers, Neighbours& neighbours)

@@ -83,10 +83,10 @@ struct Config {
   uint32_t most_peers = 4096;  ///< The most paths with a record.
 };
 
-/// Keeps one record per path that queue pairs use: packets of strangers make none. An answer counts
-/// only if it repeats the random number of a question, so nobody who does not see our packets can
-/// speak for a peer. A question from a peer is only a reason to ask it. One thread. `now` never
-/// goes back. After any call: poll, and call NextDeadline() again.
+/// Keeps one record per path that queue pairs use: packets of unknown hosts make none. An answer
+/// counts only if it repeats the random number of a question, so a host that does not see our
+/// packets cannot speak for a peer. A question from a peer is only a reason to ask it. One thread.
+/// `now` never goes back. After any call: poll, and call NextDeadline() again.
 class Agreements {
  public:
   using Random = uint64_t (*)();

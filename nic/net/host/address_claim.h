@@ -33,7 +33,7 @@ class AddressClaim {
   const InterfaceAddress& address() const { return address_; }
   State state() const { return state_; }
 
-  /// Without a link nobody can be asked: an address without a known conflict becomes usable.
+  /// Without a link no host can be asked: an address without a known conflict becomes usable.
   void OnLinkDown();
   /// Starts probing. A usable address stays usable meanwhile: its queue pairs survive a lost link.
   void OnLinkUp(Nanos now);

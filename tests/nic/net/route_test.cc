@@ -17,6 +17,24 @@ Route Via(const char* prefix, const char* gateway) {
 const Route kDefault4{Ipv4Gid(0), 96, G("10.0.0.254")};
 const Route kDefault6{Gid{}, 0, G("fd00::ff")};
 
+TEST(RouteTest, PrefixAndGatewayAreOfOneFamily) {
+  const Route route = ParseRoute("10.9.0.0/16 via 192.0.2.7").value();
+  EXPECT_EQ(FormatAddress(route.prefix), "10.9.0.0");
+  EXPECT_EQ(route.prefix_bits, 112);
+  EXPECT_EQ(FormatAddress(route.gateway), "192.0.2.7");
+  EXPECT_EQ(ParseRoute("2001:db8::/32 via fe80::1")->prefix_bits, 32);
+  EXPECT_FALSE(ParseRoute("2001:db8::/32 via 192.0.2.7").ok());
+}
+
+TEST(RouteTest, GatewayIsTheDefaultRouteOfItsFamily) {
+  EXPECT_EQ(FormatRoute(*ParseGateway("192.0.2.254")), "0.0.0.0/0 via 192.0.2.254");
+  EXPECT_EQ(ParseGateway("192.0.2.254")->prefix_bits, 96);
+  EXPECT_EQ(FormatRoute(*ParseGateway("fe80::1")), "::/0 via fe80::1");
+  EXPECT_EQ(ParseGateway("fe80::1")->prefix_bits, 0);
+  EXPECT_FALSE(ParseGateway("224.0.0.1").ok());
+  EXPECT_FALSE(ParseGateway("::").ok());
+}
+
 class NextHopTest : public testing::Test {
  protected:
   /// The next hop as text, with the VLAN behind '@' where there is one.
