@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotas: how many places of a limited number one user gets.
+// Quotas: how much of what is limited one user, one program or one peer may hold.
 #include "nic/base/quota.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace uroce::nic {
+
+absl::Status Quota::Check(const char* kind, uint64_t more) const {
+  // A limit may have been lowered below what is used.
+  if (used <= limit && more <= limit - used) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
+}
 
 Admission::Admission(const Limits& limits) : limits_(limits), counts_(std::make_shared<Counts>()) {}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotas: how many places of a limited number one user gets.
+// Quotas: how much of what is limited one user, one program or one peer may hold.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +8,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace uroce {
@@ -50,6 +53,45 @@ class FairShare {
 }  // namespace uroce
 
 namespace uroce::nic {
+
+/// The limit and the use of one resource by all programs of a user. Control thread.
+struct Quota {
+  uint32_t uid = 0;
+  uint64_t limit = 0;
+  std::string flag;  ///< The setting of the limit, for messages.
+  uint64_t used = 0;
+
+  /// Checks that `more` fits; messages call the resource `kind`. Errors: ResourceExhausted.
+  absl::Status Check(const char* kind, uint64_t more) const;
+};
+
+/// One program's share of a quota, returned by the destructor. Without a quota there is no limit.
+class QuotaShare {
+ public:
+  explicit QuotaShare(Quota* quota = nullptr) : quota_(quota) {}
+  QuotaShare(QuotaShare&& other) noexcept
+      : quota_(std::exchange(other.quota_, nullptr)), held_(std::exchange(other.held_, 0)) {}
+  QuotaShare& operator=(QuotaShare&&) = delete;
+  ~QuotaShare() { Give(held_); }
+
+  /// As Quota::Check.
+  absl::Status Check(const char* kind, uint64_t more) const {
+    return quota_ == nullptr ? absl::OkStatus() : quota_->Check(kind, more);
+  }
+  /// Call it after Check.
+  void Take(uint64_t amount) {
+    held_ += amount;
+    if (quota_ != nullptr) quota_->used += amount;
+  }
+  void Give(uint64_t amount) {
+    held_ -= amount;
+    if (quota_ != nullptr) quota_->used -= amount;
+  }
+
+ private:
+  Quota* quota_;
+  uint64_t held_ = 0;
+};
 
 /// Decides which programs and tools may connect: limits them in total and per user. Any thread.
 class Admission {

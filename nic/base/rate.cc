@@ -1,39 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates: how much of the control thread's time and of the log one user gets.
+// Rates: how much of the log and of the control thread's time one user gets.
 #include "nic/base/rate.h"
 
 #include <algorithm>
 
 namespace uroce {
-namespace {
 
-constexpr Nanos kFull = LogBudget::kInterval * LogBudget::kBurst;
-
-}  // namespace
-
-// A user's budget is the time since the bucket was empty; a line takes kInterval of it.
 bool LogBudget::Take(uid_t uid, Nanos now) {
-  const auto [found, is_new] = users_.try_emplace(uid);
-  User& user = found->second;
-  user.empty_at = is_new ? now - kFull : std::max(user.empty_at, now - kFull);
-  if (now - user.empty_at < kInterval) {
-    ++user.omitted;
-    return false;
-  }
-  user.empty_at = user.empty_at + kInterval;
-  return true;
+  User& user = users_[uid];
+  if (user.lines.Take(now)) return true;
+  ++user.omitted;
+  return false;
 }
 
 std::vector<LogBudget::Omission> LogBudget::TakeOmissions(Nanos now) {
   std::vector<Omission> omissions;
   for (auto& [uid, user] : users_) {
-    if (user.omitted == 0 || now - user.empty_at < kInterval) continue;
+    if (user.omitted == 0 || !user.lines.Take(now)) continue;
     omissions.push_back({uid, user.omitted});
     user.omitted = 0;
-    user.empty_at = user.empty_at + kInterval;
   }
   std::erase_if(users_, [now](const auto& entry) {
-    return entry.second.omitted == 0 && now - entry.second.empty_at >= kFull;
+    return entry.second.omitted == 0 && entry.second.lines.IsFull(now);
   });
   return omissions;
 }

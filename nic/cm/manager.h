@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "nic/base/rate.h"
 #include "nic/cm/bindings.h"
 #include "nic/cm/connection.h"
-#include "nic/cm/request_limit.h"
 #include "nic/cm/service_resolution.h"
 #include "nic/cm/types.h"
 

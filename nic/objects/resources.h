@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/base/allocators.h"
+#include "nic/base/quota.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/thread/shared_rate.h"
@@ -23,52 +24,6 @@
 #include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce::nic {
-
-// Counts and limits the resources of all programs of one user.
-
-/// The limit and the use of one resource by all programs of a user. Control thread.
-struct Quota {
-  uint32_t uid = 0;
-  uint64_t limit = 0;
-  std::string flag;  ///< The setting of the limit, for messages.
-  uint64_t used = 0;
-
-  /// Checks that `more` fits; messages call the resource `kind`. Errors: ResourceExhausted.
-  absl::Status Check(const char* kind, uint64_t more) const {
-    // A limit may have been lowered below what is used.
-    if (used <= limit && more <= limit - used) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
-  }
-};
-
-/// One program's share of a quota, returned by the destructor. Without a quota there is no limit.
-class QuotaShare {
- public:
-  explicit QuotaShare(Quota* quota = nullptr) : quota_(quota) {}
-  QuotaShare(QuotaShare&& other) noexcept
-      : quota_(std::exchange(other.quota_, nullptr)), held_(std::exchange(other.held_, 0)) {}
-  QuotaShare& operator=(QuotaShare&&) = delete;
-  ~QuotaShare() { Give(held_); }
-
-  /// As Quota::Check.
-  absl::Status Check(const char* kind, uint64_t more) const {
-    return quota_ == nullptr ? absl::OkStatus() : quota_->Check(kind, more);
-  }
-  /// Call it after Check.
-  void Take(uint64_t amount) {
-    held_ += amount;
-    if (quota_ != nullptr) quota_->used += amount;
-  }
-  void Give(uint64_t amount) {
-    held_ -= amount;
-    if (quota_ != nullptr) quota_->used -= amount;
-  }
-
- private:
-  Quota* quota_;
-  uint64_t held_ = 0;
-};
 
 /// The resources of one user, and their limits. Control thread.
 class UserAccount {

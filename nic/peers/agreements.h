@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "nic/base/quota.h"
-#include "nic/cm/request_limit.h"
+#include "nic/base/rate.h"
 #include "pipeline/base/types.h"
 #include "pipeline/wire/gsi.h"
 
@@ -172,8 +172,8 @@ class Agreements {
   std::map<Key, Record> records_;
   FairShare<uint32_t> shares_;  ///< Of the entries in `records_`, by user.
   std::set<std::pair<Nanos, Key>> due_;
-  cm::SourceLimit answers_;
-  cm::RequestLimit questions_{kQuestionsPerSecond, kQuestionBurst};
+  SourceLimit answers_;
+  TokenBucket questions_{kQuestionsPerSecond, kQuestionBurst};
   std::deque<Datagram> datagrams_;
   std::deque<Change> changes_;
   Counters counters_;

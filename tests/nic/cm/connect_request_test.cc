@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "nic/cm/request_limit.h"
+#include "nic/base/rate.h"
 
 namespace uroce::nic::cm {
 namespace {
@@ -33,8 +33,8 @@ TEST(TimeoutsTest, AnAckTimeoutHoldsTheDelayAndTwoLifeTimes) {
 }
 
 // [cm.flood.rate]
-TEST(RequestLimitTest, ABurstAndThenTheRate) {
-  RequestLimit limit(1000, 3);
+TEST(TokenBucketTest, ABurstAndThenTheRate) {
+  TokenBucket limit(1000, 3);
   const Nanos start(5'000'000'000);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(limit.Take(start));
   EXPECT_FALSE(limit.Take(start));

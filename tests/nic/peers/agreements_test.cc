@@ -348,7 +348,7 @@ TEST_F(AgreementsTest, FloodOfOneSourceLeavesOthersTheirAnswers) {
 TEST_F(AgreementsTest, FloodOfManySourcesLeavesNothingBehind) {
   for (uint32_t source = 0; source < 100'000; ++source) HearQuestion(kPeer, Path(source));
   EXPECT_EQ(agreements_.size(), 0u);
-  EXPECT_LE(Questions(), cm::SourceLimit::kBuckets * Agreements::kAnswerBurst);
+  EXPECT_LE(Questions(), SourceLimit::kBuckets * Agreements::kAnswerBurst);
   EXPECT_EQ(agreements_.NextDeadline(), kNever);
 }
 
