@@ -176,7 +176,7 @@ sigset_t Daemon::Signals() {
   return signals;
 }
 
-// A daemon that waits for the socket sees that this one ends (served_socket.h), from the signal on:
+// A daemon that waits for the socket sees that this one ends (IsServed), from the signal on:
 // either it is pending, or the socket is gone.
 void Daemon::OnSignal(int signal_fd, ServiceManager& manager) {
   if (IsToldToEnd()) server_->Retire();

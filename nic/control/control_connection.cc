@@ -21,8 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "nic/base/rate.h"
 #include "nic/control/monitor.h"
+#include "nic/control/program_commands.h"
 #include "nic/control/reconfiguration.h"
-#include "nic/control/served_program.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 
@@ -48,12 +48,12 @@ NetworkChanges& PartOf(ControlConnection& connection) {
   return connection.network_changes();
 }
 template <>
-ServedProgram& PartOf(ControlConnection& connection) {
-  return connection.served_program();
+ProgramCommands& PartOf(ControlConnection& connection) {
+  return connection.program_commands();
 }
 template <>
 Registrations& PartOf(ControlConnection& connection) {
-  return connection.served_program().registrations();
+  return connection.program_commands().registrations();
 }
 template <>
 Program& PartOf(ControlConnection& connection) {
@@ -74,9 +74,9 @@ constexpr Command Row(uint32_t number) {
 
 constexpr Command kCommands[] = {
     Row<&ControlConnection::Hello>(UROCE_HELLO),
-    Row<&ServedProgram::ListDevices>(UROCE_LIST_DEVICES),
+    Row<&ProgramCommands::ListDevices>(UROCE_LIST_DEVICES),
     Row<&Contexts::Open>(UROCE_OPEN_CONTEXT),
-    Row<&ServedProgram::CloseContext>(UROCE_CLOSE_CONTEXT),
+    Row<&ProgramCommands::CloseContext>(UROCE_CLOSE_CONTEXT),
     Row<&Program::ImportContext>(UROCE_IMPORT_CONTEXT),
     Row<&Contexts::QueryPort>(UROCE_QUERY_PORT),
     Row<&Contexts::QueryGids>(UROCE_QUERY_GIDS),
@@ -95,17 +95,17 @@ constexpr Command kCommands[] = {
     Row<&CompletionQueues::CreateChannel>(UROCE_CREATE_CHANNEL),
     Row<&CompletionQueues::DestroyChannel>(UROCE_DESTROY_CHANNEL),
     Row<&CompletionQueues::Create>(UROCE_CREATE_CQ),
-    Row<&ServedProgram::ResizeCq>(UROCE_RESIZE_CQ),
+    Row<&ProgramCommands::ResizeCq>(UROCE_RESIZE_CQ),
     Row<&CompletionQueues::Modify>(UROCE_MODIFY_CQ),
     Row<&CompletionQueues::Destroy>(UROCE_DESTROY_CQ),
     Row<&QueuePairs::Create>(UROCE_CREATE_QP),
-    Row<&ServedProgram::ModifyQp>(UROCE_MODIFY_QP),
+    Row<&ProgramCommands::ModifyQp>(UROCE_MODIFY_QP),
     Row<&QueuePairs::Query>(UROCE_QUERY_QP),
-    Row<&ServedProgram::DestroyQp>(UROCE_DESTROY_QP),
+    Row<&ProgramCommands::DestroyQp>(UROCE_DESTROY_QP),
     Row<&QueuePairs::Attach>(UROCE_ATTACH_MCAST),
     Row<&QueuePairs::Detach>(UROCE_DETACH_MCAST),
-    Row<&ServedProgram::CreateAh>(UROCE_CREATE_AH),
-    Row<&ServedProgram::DestroyAh>(UROCE_DESTROY_AH),
+    Row<&ProgramCommands::CreateAh>(UROCE_CREATE_AH),
+    Row<&ProgramCommands::DestroyAh>(UROCE_DESTROY_AH),
     Row<&SharedReceiveQueues::Create>(UROCE_CREATE_SRQ),
     Row<&SharedReceiveQueues::Modify>(UROCE_MODIFY_SRQ),
     Row<&SharedReceiveQueues::Query>(UROCE_QUERY_SRQ),
@@ -114,8 +114,8 @@ constexpr Command kCommands[] = {
     Row<&Xrc::CloseDomain>(UROCE_CLOSE_XRCD),
     Row<&Xrc::CreateTarget>(UROCE_CREATE_TARGET),
     Row<&Xrc::OpenTarget>(UROCE_OPEN_TARGET),
-    Row<&ServedProgram::OpenCm>(UROCE_OPEN_CM),
-    Row<&ServedProgram::WriteCm>(UROCE_WRITE_CM),
+    Row<&ProgramCommands::OpenCm>(UROCE_OPEN_CM),
+    Row<&ProgramCommands::WriteCm>(UROCE_WRITE_CM),
     Row<&Observations::Dump>(UROCE_DUMP),
     Row<&Observations::StartCapture>(UROCE_CAPTURE),
     Row<&Observations::History>(UROCE_FLIGHT),
@@ -240,7 +240,7 @@ absl::Status ControlConnection::Dispatch(std::span<const uint8_t> datagram, Repl
     return absl::InvalidArgumentError(absl::StrCat(
         "command ", header.command, " has ", command->body_bytes, " bytes, not ", body.size()));
   }
-  if (command->needs_program && served_program_ == nullptr) {
+  if (command->needs_program && program_commands_ == nullptr) {
     return absl::InvalidArgumentError("the first command is HELLO");
   }
   return command->run(*this, body, reply);
@@ -259,20 +259,20 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
         "liburoce.so speaks version ", request.abi_version, " of the protocol, uroced ",
         UROCE_ABI_VERSION, "; use the same release of both"));
   }
-  if (served_program_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
+  if (program_commands_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
   Nic& nic = context_.nic;
   absl::StatusOr<std::unique_ptr<Program>> made =
       Program::Make(nic, client_.id(), client_.uid(), files_thread_);
   if (!made.ok()) return made.status();
   client_.set_program(*std::move(made));
   Fd program_end;
-  absl::StatusOr<std::unique_ptr<ServedProgram>> served =
-      ServedProgram::Make(context_, client_, deferred_, place_, files_thread_, program_end);
+  absl::StatusOr<std::unique_ptr<ProgramCommands>> served =
+      ProgramCommands::Make(context_, client_, deferred_, place_, files_thread_, program_end);
   if (!served.ok()) {
     client_.set_program(nullptr);
     return served.status();
   }
-  served_program_ = *std::move(served);
+  program_commands_ = *std::move(served);
   context_.monitor.OnProgram(client_, /*has_joined=*/true);
   if (context_.log_budget.Take(client_.uid(), Nic::Now())) {
     spdlog::info("session {}: {} (pid {}) joined", client_.id(), client_.command_name(),

@@ -15,8 +15,8 @@
 #include "nic/control/command_body.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
+#include "nic/control/program_commands.h"
 #include "nic/control/reconfiguration.h"
-#include "nic/control/served_program.h"
 #include "nic/objects/client.h"
 #include "pipeline/os/side_thread.h"
 #include "pipeline/os/unix_socket.h"
@@ -57,7 +57,7 @@ class ControlConnection {
   Observations& observations() { return observations_; }
   NetworkChanges& network_changes() { return network_changes_; }
   /// After HELLO.
-  ServedProgram& served_program() { return *served_program_; }
+  ProgramCommands& program_commands() { return *program_commands_; }
   Program& program() { return *client_.program(); }
 
  private:
@@ -81,7 +81,7 @@ class ControlConnection {
   EventLoop::Id death_watch_ = 0;
   DeferredReply deferred_;
   Client client_;
-  std::unique_ptr<ServedProgram> served_program_;  ///< From HELLO on.
+  std::unique_ptr<ProgramCommands> program_commands_;  ///< From HELLO on.
   Observations observations_;
   NetworkChanges network_changes_;
 };

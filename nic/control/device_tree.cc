@@ -20,7 +20,7 @@
 #include "nic/devices/device_files.h"
 #include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
-#include "nic/settings/port_congestion.h"
+#include "nic/settings/congestion_settings.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce {

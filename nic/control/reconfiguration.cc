@@ -23,8 +23,8 @@
 #include "nic/control/services.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/config.h"
+#include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
-#include "nic/settings/port_congestion.h"
 #include "nic/settings/port_settings.h"
 #include "pipeline/os/suggestion.h"
 

@@ -14,7 +14,7 @@
 #include "nic/devices/modify_rules.h"
 #include "nic/devices/verbs_attributes.h"
 #include "nic/net/kernel_resources.h"
-#include "nic/settings/port_congestion.h"
+#include "nic/settings/congestion_settings.h"
 #include "pipeline/port/port.h"
 #include "pipeline/transport/request_shape.h"
 

@@ -16,9 +16,9 @@
 #include "nic/net/address.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/config.h"
+#include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
 #include "nic/settings/nic_settings.h"
-#include "nic/settings/port_congestion.h"
 #include "nic/settings/port_settings.h"
 
 namespace uroce::nic {

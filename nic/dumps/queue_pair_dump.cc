@@ -19,7 +19,7 @@
 #include "nic/objects/program.h"
 #include "nic/objects/queue_pair_object.h"
 #include "nic/objects/xrc_domain.h"
-#include "nic/settings/port_congestion.h"
+#include "nic/settings/congestion_settings.h"
 
 namespace uroce::nic {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
 #include "nic/settings/nic_settings.h"
-#include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {

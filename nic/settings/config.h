@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "nic/net/address.h"
 #include "nic/net/route.h"
-#include "nic/settings/congestion_config.h"
+#include "nic/settings/congestion_settings.h"
 #include "nic/settings/setting.h"
 #include "nic/settings/switch_settings.h"
 #include "pipeline/port/port.h"

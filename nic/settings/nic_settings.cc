@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "nic/settings/port_congestion.h"
+#include "nic/settings/congestion_settings.h"
 #include "nic/settings/port_settings.h"
 #include "pipeline/os/suggestion.h"
 #include "pipeline/shm/abi/uroce_arena.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "nic/settings/port_congestion.h"
+#include "nic/settings/congestion_settings.h"
 #include "nic/settings/port_settings.h"
 #include "nic/settings/setting.h"
 #include "pipeline/os/suggestion.h"

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/settings/congestion_config.h"
+#include "nic/settings/congestion_settings.h"
 #include "pipeline/fabric/fabric_config.h"
 
 namespace uroce::nic {

@@ -23,40 +23,43 @@ bool ChangeIds(const Credentials& user) {
          syscall(SYS_setresuid, kUnchanged, user.uid, kUnchanged) == 0;
 }
 
+/// The capabilities of a thread, by system calls: libcap-ng keeps what it reads in memory of its
+/// own, so that it can be called neither in a signal handler nor for a single change.
+struct ThreadCapabilities {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+
+  bool Read() { return syscall(SYS_capget, &header, sets) == 0; }
+  bool Write() { return syscall(SYS_capset, &header, sets) == 0; }
+};
+
 }  // namespace
 
 int KeepCapabilities(uint64_t capabilities) {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, sets) != 0) return errno;
-  for (__user_cap_data_struct& set : sets) {
+  ThreadCapabilities own;
+  if (!own.Read()) return errno;
+  for (__user_cap_data_struct& set : own.sets) {
     set.permitted &= static_cast<uint32_t>(capabilities);
     set.effective = set.permitted;
     set.inheritable = 0;
     capabilities >>= 32;
   }
-  return syscall(SYS_capset, &header, sets) == 0 ? 0 : errno;
+  return own.Write() ? 0 : errno;
 }
 
 uint64_t EffectiveCapabilities() {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, sets) != 0) return 0;
-  return sets[0].effective | uint64_t{sets[1].effective} << 32;
+  ThreadCapabilities own;
+  if (!own.Read()) return 0;
+  return own.sets[0].effective | uint64_t{own.sets[1].effective} << 32;
 }
+
+bool HasCapability(int capability) { return (EffectiveCapabilities() >> capability & 1) != 0; }
 
 Credentials Credentials::Own() { return {geteuid(), getegid()}; }
 
 bool ActFor(const Credentials& user, uint64_t capabilities) {
   const bool is_root = geteuid() == 0;
   return (ChangeIds(user) || !is_root) && KeepCapabilities(capabilities) == 0;
-}
-
-bool HasCapability(int capability) {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, sets) != 0) return false;
-  return (sets[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability)) != 0;
 }
 
 }  // namespace uroce

@@ -2,10 +2,9 @@
 """Planted bugs of the daemon, the verbs library and the tools. packet_bugs.py explains an entry."""
 
 ADDRESSES = ["tests/nic/nic_net_test", "tests/nic/nic_socket_lock_test"]
-BASE = ["tests/nic/base/side_thread_test",
-        "tests/nic/base/stranger_socket_test",
-        "tests/nic/base/user_turns_test",
-        "tests/nic/base/log_budget_test",
+BASE = ["tests/os/os_side_thread_test",
+        "tests/os/os_unix_socket_test",
+        "tests/nic/base/rate_test",
         "tests/datapath/datapath_parts_test"]
 CM = ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"]
 DEVICES = ["tests/nic/nic_device_table_test",
@@ -66,7 +65,7 @@ BUGS = [
      "         pwrite(fd, \"\", 0, 0) == 0;",
      ";",
      "only /proc/PID/mem is accepted as a program's memory"),
-    ("half-applied-settings", SETTINGS, "nic/settings/port_congestion.cc",
+    ("half-applied-settings", SETTINGS, "nic/settings/congestion_settings.cc",
      "  CongestionConfig changed = config;\n",
      "  CongestionConfig& changed = config;\n",
      "a refused change of settings changes nothing"),

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "tests/nic/base/busy_cpu.h"
+#include "tests/os/busy_cpu.h"
 
 namespace uroce::datapath {
 namespace {

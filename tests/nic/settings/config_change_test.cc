@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "nic/settings/config_file.h"
+#include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
-#include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/nic/base/busy_cpu.h"
+#include "tests/os/busy_cpu.h"
 
 namespace uroce::nic {
 namespace {

@@ -1,19 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the congestion control settings of one NIC. Pure.
+// The congestion control of one NIC: as a user gives it, and what that means for each priority.
+// Pure.
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "nic/settings/config.h"
-#include "nic/settings/congestion_config.h"
 #include "pipeline/congestion/settings.h"
 
 namespace uroce::nic {
+
+struct DeviceConfig;
+
+/// Congestion control of a NIC as a user gives it: only what differs from the defaults.
+struct CongestionConfig {
+  /// Without a value the kind of port decides (CongestionOf).
+  std::optional<congestion::Profile> profile;
+  /// Of single priorities; the others have `profile`.
+  std::array<std::optional<congestion::Profile>, congestion::kPriorities> of_priority;
+  /// Parameters with their values, each once.
+  std::vector<std::pair<const congestion::Parameter*, uint32_t>> parameters;
+};
 
 /// "cc" is the profile, "cc.3" that of priority 3, and "cc.NAME" a parameter of all; their order
 /// does not matter.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that has said HELLO: what the daemon keeps for it beside its objects.
+// The commands of a program that need more than its objects.
 #pragma once
 
 #include <functional>
@@ -25,18 +25,18 @@ class CqeMoves;
 class MemorySocket;
 struct ControlContext;
 
-/// Executes the commands that need more than the program's objects: the answer may have to wait for
+/// Executes these commands of one program, from its HELLO on. The answer may have to wait for
 /// the network or for workers, or the command concerns files of rdma_cm. Control thread.
-class ServedProgram {
+class ProgramCommands {
  public:
   /// The client has a program. `program_end` is the program's end of its memory socket. `place` and
   /// `thread` are as for MemorySocket::Make. Errors: Internal (no socket).
-  static absl::StatusOr<std::unique_ptr<ServedProgram>> Make(
+  static absl::StatusOr<std::unique_ptr<ProgramCommands>> Make(
       ControlContext& context, const Client& client, DeferredReply& deferred,
       Admission::Place place, std::shared_ptr<SideThread> thread, Fd& program_end);
-  ~ServedProgram();
-  ServedProgram(const ServedProgram&) = delete;
-  ServedProgram& operator=(const ServedProgram&) = delete;
+  ~ProgramCommands();
+  ProgramCommands(const ProgramCommands&) = delete;
+  ProgramCommands& operator=(const ProgramCommands&) = delete;
 
   Registrations& registrations() { return registrations_; }
 
@@ -52,7 +52,7 @@ class ServedProgram {
   absl::Status WriteCm(const uroce_write_cm& request, Body list, Reply& reply);
 
  private:
-  ServedProgram(ControlContext& context, const Client& client, DeferredReply& deferred);
+  ProgramCommands(ControlContext& context, const Client& client, DeferredReply& deferred);
 
   Program& program() { return *client_.program(); }
   /// Has `answer` write the reply once the MAC of the next hop is known: now or later.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/control/served_program.h"
+#include "nic/control/program_commands.h"
 
 #include <memory>
 #include <optional>
@@ -29,7 +29,7 @@ constexpr Nanos kLongestSend{200'000'000};  // For what was posted before a comm
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ServedProgram>> ServedProgram::Make(
+absl::StatusOr<std::unique_ptr<ProgramCommands>> ProgramCommands::Make(
     ControlContext& context, const Client& client, DeferredReply& deferred, Admission::Place place,
     std::shared_ptr<SideThread> thread, Fd& program_end) {
   const Peer& peer = client.peer();
@@ -37,34 +37,35 @@ absl::StatusOr<std::unique_ptr<ServedProgram>> ServedProgram::Make(
       context.loop, context.background_tasks, *client.program(), {peer.pid, {peer.uid, peer.gid}},
       std::move(place), std::move(thread), program_end);
   if (!socket.ok()) return socket.status();
-  std::unique_ptr<ServedProgram> served(new ServedProgram(context, client, deferred));
+  std::unique_ptr<ProgramCommands> served(new ProgramCommands(context, client, deferred));
   served->memory_socket_ = *std::move(socket);
   return served;
 }
 
-ServedProgram::ServedProgram(ControlContext& context, const Client& client, DeferredReply& deferred)
+ProgramCommands::ProgramCommands(ControlContext& context, const Client& client,
+                                 DeferredReply& deferred)
     : context_(context),
       client_(client),
       deferred_(deferred),
       registrations_(client.program()->regions(), context.background_tasks, deferred) {}
 
-ServedProgram::~ServedProgram() = default;
+ProgramCommands::~ProgramCommands() = default;
 
-absl::Status ServedProgram::ListDevices(Reply& reply) {
+absl::Status ProgramCommands::ListDevices(Reply& reply) {
   for (const auto& device : context_.nic.devices()) {
     reply.Add(device->DeviceInfo(context_.nic.config().limits));
   }
   return absl::OkStatus();
 }
 
-absl::Status ServedProgram::CloseContext(uint32_t handle) {
+absl::Status ProgramCommands::CloseContext(uint32_t handle) {
   absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> memory =
       program().CloseContext(handle);
   return memory.ok() ? registrations_.LetGo(*std::move(memory)) : memory.status();
 }
 
-absl::Status ServedProgram::AfterSends(Condition unsent, DeferredReply::Writer write,
-                                       Reply& reply) {
+absl::Status ProgramCommands::AfterSends(Condition unsent, DeferredReply::Writer write,
+                                         Reply& reply) {
   if (!unsent()) return write(reply);
   const Nanos until = Nic::Now() + kLongestSend;
   deferred_.Poll(
@@ -73,7 +74,7 @@ absl::Status ServedProgram::AfterSends(Condition unsent, DeferredReply::Writer w
   return absl::OkStatus();
 }
 
-bool ServedProgram::IsSent(const Condition& unsent, Nanos until) {
+bool ProgramCommands::IsSent(const Condition& unsent, Nanos until) {
   UserTurns& turns = context_.turns;
   const Nanos begin = Nic::Now();
   if (begin >= until) {
@@ -86,17 +87,17 @@ bool ServedProgram::IsSent(const Condition& unsent, Nanos until) {
   return !is_unsent;
 }
 
-absl::Status ServedProgram::AfterDatagrams(DeferredReply::Writer write, Reply& reply) {
+absl::Status ProgramCommands::AfterDatagrams(DeferredReply::Writer write, Reply& reply) {
   return AfterSends([this] { return program().queue_pairs().HasUnsentDatagrams(); },
                     std::move(write), reply);
 }
 
-absl::Status ServedProgram::ResizeCq(const uroce_resize_cq& request, Reply& reply) {
+absl::Status ProgramCommands::ResizeCq(const uroce_resize_cq& request, Reply& reply) {
   return AfterSends([this, request] { return program().queue_pairs().ShrinksUnderSends(request); },
                     [this, request](Reply& to) { return Resize(request, to); }, reply);
 }
 
-absl::Status ServedProgram::Resize(const uroce_resize_cq& request, Reply& reply) {
+absl::Status ProgramCommands::Resize(const uroce_resize_cq& request, Reply& reply) {
   CompletionQueues& queues = program().completion_queues();
   absl::StatusOr<ResizedQueue> made = queues.Resize(request);
   if (!made.ok()) return made.status();
@@ -114,7 +115,7 @@ absl::Status ServedProgram::Resize(const uroce_resize_cq& request, Reply& reply)
   return absl::OkStatus();
 }
 
-bool ServedProgram::MoveCqes(CqeMoves& moves) {
+bool ProgramCommands::MoveCqes(CqeMoves& moves) {
   UserTurns& turns = context_.turns;
   const Nanos begin = Nic::Now();
   const Nanos end = turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin);
@@ -127,7 +128,7 @@ bool ServedProgram::MoveCqes(CqeMoves& moves) {
   return is_done;
 }
 
-absl::Status ServedProgram::WithNextHop(const PathKey& path, Answer answer, Reply& reply) {
+absl::Status ProgramCommands::WithNextHop(const PathKey& path, Answer answer, Reply& reply) {
   if (IsMulticast(path.destination)) return answer(MulticastMac(path.destination), nullptr, reply);
   const std::optional<absl::StatusOr<Mac>> known = context_.neighbours.Find(path);
   if (known && !known->ok()) return known->status();
@@ -143,17 +144,17 @@ absl::Status ServedProgram::WithNextHop(const PathKey& path, Answer answer, Repl
   return absl::OkStatus();
 }
 
-absl::StatusOr<uroce_modify_qp_reply> ServedProgram::Modified(const ModifyPlan& plan,
-                                                              const std::optional<Mac>& mac,
-                                                              FollowedPaths::Holder followed,
-                                                              peers::Holder agreement) {
+absl::StatusOr<uroce_modify_qp_reply> ProgramCommands::Modified(const ModifyPlan& plan,
+                                                                const std::optional<Mac>& mac,
+                                                                FollowedPaths::Holder followed,
+                                                                peers::Holder agreement) {
   absl::StatusOr<uroce_modify_qp_reply> reply =
       program().queue_pairs().ApplyModify(plan, mac, std::move(followed), std::move(agreement));
   if (reply.ok()) context_.monitor.OnModified(client_, plan.request.handle);
   return reply;
 }
 
-absl::Status ServedProgram::ModifyQp(const uroce_modify_qp& request, Reply& reply) {
+absl::Status ProgramCommands::ModifyQp(const uroce_modify_qp& request, Reply& reply) {
   const absl::StatusOr<ModifyPlan> plan = program().queue_pairs().PlanModify(request);
   if (!plan.ok()) return plan.status();
   if (!plan->path) {
@@ -168,7 +169,7 @@ absl::Status ServedProgram::ModifyQp(const uroce_modify_qp& request, Reply& repl
   return WithNextHop(*plan->path, answer, reply);
 }
 
-absl::Status ServedProgram::DestroyQp(uint32_t handle, Reply& reply) {
+absl::Status ProgramCommands::DestroyQp(uint32_t handle, Reply& reply) {
   QueuePairs& queue_pairs = program().queue_pairs();
   if (absl::Status status = queue_pairs.Check(handle); !status.ok()) return status;
   return AfterDatagrams(
@@ -176,7 +177,7 @@ absl::Status ServedProgram::DestroyQp(uint32_t handle, Reply& reply) {
       reply);
 }
 
-absl::Status ServedProgram::CreateAh(const uroce_create_ah& request, Reply& reply) {
+absl::Status ProgramCommands::CreateAh(const uroce_create_ah& request, Reply& reply) {
   AddressHandles& handles = program().address_handles();
   const absl::StatusOr<AddressPlan> plan = handles.Plan(request);
   if (!plan.ok()) return plan.status();
@@ -187,13 +188,13 @@ absl::Status ServedProgram::CreateAh(const uroce_create_ah& request, Reply& repl
   return WithNextHop(plan->path, answer, reply);
 }
 
-absl::Status ServedProgram::DestroyAh(uint32_t handle, Reply& reply) {
+absl::Status ProgramCommands::DestroyAh(uint32_t handle, Reply& reply) {
   AddressHandles& handles = program().address_handles();
   if (absl::Status status = handles.Check(handle); !status.ok()) return status;
   return AfterDatagrams([&handles, handle](Reply&) { return handles.Destroy(handle); }, reply);
 }
 
-absl::StatusOr<uint32_t> ServedProgram::OpenCm(Fd& program_end) {
+absl::StatusOr<uint32_t> ProgramCommands::OpenCm(Fd& program_end) {
   if (cm_files_ == nullptr) {
     const rdma_cm::Owner owner{
         .client = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
@@ -204,7 +205,7 @@ absl::StatusOr<uint32_t> ServedProgram::OpenCm(Fd& program_end) {
   return cm_files_->Open(program_end);
 }
 
-absl::Status ServedProgram::WriteCm(const uroce_write_cm& request, Body list, Reply& reply) {
+absl::Status ProgramCommands::WriteCm(const uroce_write_cm& request, Body list, Reply& reply) {
   if (cm_files_ == nullptr) return absl::InvalidArgumentError("cm: no file is open");
   cm_files_->Write(request, list, reply);
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/settings/port_congestion.h"
+#include "nic/settings/congestion_settings.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/settings/port_congestion.h"
+#include "nic/settings/congestion_settings.h"
 
 #include <cstdint>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "nic/settings/config.h"
 #include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
