@@ -51,7 +51,7 @@ struct DeviceFile {
 };
 
 struct PermissionFacts {
-  uint64_t capabilities = 0;  ///< The effective ones, with bits as in capability.h.
+  uint64_t capabilities = 0;  ///< The effective ones, with bits as in capabilities(7).
   DeviceFile userfaultfd;
   DeviceFile tun;
   /// errno of the userfaultfd system call in user mode only; 0 when it works.
