@@ -26,6 +26,12 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--boun
 _next_port = 20000
 
 
+def use_ports_from(first):
+    """Has next_port go on there: tests that run beside each other have ports of their own."""
+    global _next_port
+    _next_port = first
+
+
 def next_port():
     """A TCP port that no other program of this run uses."""
     global _next_port
@@ -299,4 +305,4 @@ class MixedLab(UdpLab):
 
 __all__ = ["BUILD", "LONG", "NOBODY", "ROOT", "UROCE", "UROCED", "VERBS_CHECK", "Daemon", "Host",
            "Lab", "MixedLab", "UdpLab", "VethLab", "WireLab", "find_list", "flatten", "next_port",
-           "run", "run_status"]
+           "run", "run_status", "use_ports_from"]

@@ -25,6 +25,8 @@ LIMITS = ["--max-sessions", "40", "--max-sessions-per-user", "6", "--max-context
 
 
 class LimitsTest(unittest.TestCase):
+    shares = "files under way of a user"  # The kernel counts them for all programs of a user.
+
     @classmethod
     def setUpClass(cls):
         cls.lab = MortalLab(*LIMITS)

@@ -49,6 +49,7 @@ class MemoryCase(unittest.TestCase):
     """Tests with a lab of their own, made with `daemon_flags`."""
 
     daemon_flags = ()
+    shares = "huge pages"  # Of which MemoryTest reserves as many as one of these programs takes.
 
     @classmethod
     def setUpClass(cls):

@@ -20,6 +20,8 @@ ESCAPES = "\x1b[31mred\x07"
 
 
 class StrangersTest(unittest.TestCase):
+    shares = "files under way of a user"  # The kernel counts them for all programs of a user.
+
     def setUp(self):
         self.lab = WireLab()
         self.addCleanup(self.lab.tear_down)

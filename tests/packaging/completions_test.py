@@ -26,8 +26,8 @@ zpty -w z 'compadd() { [[ -n $words ]] && builtin compadd -O offered "$@"
 zpty -w z "zstyle ':completion:*' verbose no; bindkey '^I' complete-word; print rea''dy"
 zpty -r z seen '*ready*'
 zpty -w -n z "$2"$'\t'
-sleep 1.5
-while zpty -r -t z part; do print -rn -- "$part"; done
+zpty -w z $'\x15'"print that''sall"  # Typed now, read when all is offered. C-u: not this line.
+zpty -r z part '*thatsall*' && print -r -- "$part"
 zpty -d z
 """
 

@@ -124,8 +124,8 @@ def run_tidy(results, options):
     if len(todo) != len(unknown):
         results.add_skip("tidy", f"tests/nightly reads {len(unknown) - len(todo)} sources that the "
                                  "last commit has not changed")
-    print(f"   {len(sources) - len(unknown)} of {len(sources)} known to be clean, {len(todo)} to be "
-          "read", flush=True)
+    print(f"   {len(sources) - len(unknown)} of {len(sources)} known to be clean, {len(todo)} to "
+          "be read", flush=True)
     with (Progress("clang-tidy", len(todo)) as progress,
           concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
         for source, (status, output) in zip(todo, pool.map(tidy_one, todo)):

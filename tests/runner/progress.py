@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A line each minute that says how far a step is, and commands that count themselves what they do."""
+"""A line each minute that says how far a step is, and commands that count what they do."""
 import re
 import subprocess
 import sys

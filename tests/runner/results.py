@@ -48,8 +48,8 @@ class Results:
         print(f"SKIPPED {name}: {reason}", flush=True)
 
     def print_details(self):
-        """Says, at the end of a long output, what was skipped, why, and how to have it run; and what
-        went wrong."""
+        """Says, at the end of a long output, what was skipped, why, and how to have it run; and
+        what went wrong."""
         for reason, names in sorted(self._skips.items(), key=lambda item: -len(item[1])):
             print(f"SKIPPED {len(names)}: {reason}")
             if remedy := remedy_of(reason):

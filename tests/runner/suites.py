@@ -6,6 +6,7 @@ import sys
 import time
 import unittest
 
+from parallel import run_in_parallel
 from progress import ROOT, Progress
 
 
@@ -56,13 +57,29 @@ def select(suite, pattern):
     return unittest.TestSuite(chosen) if chosen else None
 
 
-def run_directory(results, directory, pattern=""):
+def find_tests(directory, pattern):
+    """The chosen tests of a directory, in suites of their classes, or None."""
     sys.path.insert(0, str(directory))
     suite = unittest.TestLoader().discover(str(directory), "*_test.py", str(directory))
-    chosen = select(suite, pattern)
-    if chosen:
+    return select(suite, pattern)
+
+
+def run_directory(results, directory, pattern=""):
+    if chosen := find_tests(directory, pattern):
         with Progress(f"tests in {directory.name}", chosen.countTestCases()) as progress:
             chosen.run(CountingResult(results, progress))
+
+
+def add_to_groups(groups, suite):
+    """Puts tests into groups, suites by their names, of which no two tests may run at a time: those
+    of a class, and of classes that share something of the machine and say so."""
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            add_to_groups(groups, test)
+        else:
+            name = f"{type(test).__module__}.{type(test).__qualname__}"
+            group = getattr(test, "shares", name)
+            groups.setdefault(group, unittest.TestSuite()).addTest(test)
 
 
 def run_tree(results, _options):
@@ -92,4 +109,18 @@ def run_e2e(results, options):
         return
     if options.long:
         os.environ["UROCE_E2E_LONG"] = "1"
-    run_directory(results, ROOT / "tests" / "e2e", options.pattern)
+    chosen = find_tests(ROOT / "tests" / "e2e", options.pattern)
+    if not chosen:
+        return
+    with Progress("tests in e2e", chosen.countTestCases()) as progress:
+        if options.jobs == 1:
+            run_group(chosen, results, progress)
+            return
+        groups = {}
+        add_to_groups(groups, chosen)
+        run_in_parallel(results, progress, groups, options.jobs, run_group,
+                        ROOT / "build" / "e2e-seconds")
+
+
+def run_group(suite, results, progress):
+    suite.run(CountingResult(results, progress))
