@@ -9,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from capture import start_capture, stop_capture, tshark
+from capture import start_capture, stop_capture, stop_complete_capture, tshark
 from lab import VethLab, WireLab
 from process import Process, run, run_status, wait_until
 from programs import data_check, perftest, pingpong, seed
@@ -69,8 +69,7 @@ class OnTheWire:
             wait_until(lambda: "listening on" in tcpdump.output(), "tcpdump")
             cls.traffic()
             cls.summary = stop_capture(capture)
-            tcpdump.signal(signal.SIGINT)
-            tcpdump.expect_success(10)
+            stop_complete_capture(tcpdump)
         finally:
             capture.kill()
             tcpdump.kill()

@@ -117,7 +117,8 @@ class HostilePeerTest(Ends, unittest.TestCase):
         wait_until(lambda: self.lab.b.dump("stat")["cm"]["wrong_state"] > 0, "the inquiry")
         for end in (server, client):
             self.assertTrue(end.running(), end.describe())
-        self.assertEqual(self.manager()["dreq_sent"], before["dreq_sent"] + 1)
+        # One claim at a time is asked about, four times at most, however many there are.
+        self.assertIn(self.manager()["dreq_sent"] - before["dreq_sent"], range(1, 5))
         client.kill()
         self.expect(server, "RDMA_CM_EVENT_DISCONNECTED")
 

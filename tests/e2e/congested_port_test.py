@@ -98,7 +98,7 @@ class CongestedPort:
                 for sender in (1, 2):
                     lab.use(RECEIVER, sender)
                     check = DataCheck(lab, "--seed", seed(), "--ops", DATA_OPS, "--max-bytes",
-                                      40000, "--deadline", 60)
+                                      40000, "--timeout", 16, "--deadline", 60)
                     self.addCleanup(check.kill)
                     checks.append(check)
                 for check in checks:

@@ -64,7 +64,7 @@ class ExceptionTest(unittest.TestCase):
             client = Process(self.lab.b.namespace.command(
                 ["iperf3", "-c", self.lab.a.address, "-p", port, "-n", "200M"]))
             data_check(self.lab, "--seed", seed(), "--ops", 1000)
-            client.expect_success(60)
+            client.expect_success(300)
         finally:
             server.kill()
             if client:

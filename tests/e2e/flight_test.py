@@ -59,7 +59,7 @@ class FlightTest(unittest.TestCase):
         self.assertIn("RETRY_EXC_ERR", text)
 
     def test_wireshark_finds_no_packet_malformed(self):
-        flags = ["ib_write_bw", "-x", self.lab.a.gid_index(), "-p", next_port(), "-F", "-u", 8,
+        flags = ["ib_write_bw", "-x", self.lab.a.gid_index(), "-p", next_port(), "-F", "-u", 14,
                  "-s", 65536, "--run_infinitely"]
         server = self.lab.b.start(*flags, "-d", self.lab.b.device)
         self.addCleanup(server.kill)

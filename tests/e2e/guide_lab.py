@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader of a page: a machine of its own, or two that are joined by `eth0`, in whose shells
 commands are typed one after the other."""
+import contextlib
 import glob
 import os
 import re
@@ -129,7 +130,7 @@ class Background:
         if self.is_daemon:
             wait_until(self._says_ready, f"{self.text} to be ready")
             return
-        deadline = time.monotonic() + 10 * PATIENCE
+        deadline = time.monotonic() + 30 * PATIENCE
         still = 0  # For how many looks no thread of it has run.
         while time.monotonic() < deadline and self.process.running() and still < 100:
             if self.machine.listeners() > listeners or "capturing on" in self.process.output():
@@ -186,7 +187,7 @@ class Reader:
             if not line.strip():
                 continue
             pattern = prints(line)
-            deadline = time.monotonic() + 5 * PATIENCE
+            deadline = time.monotonic() + 60 * PATIENCE
             while not pattern.search(self._printed()):
                 if time.monotonic() > deadline:
                     raise Failed(f"{self._page}:{number}: nothing printed: {line}\n"
@@ -250,11 +251,13 @@ class Reader:
             raise Failed(f"exit status {status}\n{process.output()}")
 
     def _interrupt(self, process):
-        """As Ctrl-C does, once it has said something."""
-        deadline = time.monotonic() + 2 * PATIENCE
-        while time.monotonic() < deadline and process.running() and not process.output():
+        """As Ctrl-C does, a moment after it has said something, or when it waits in silence."""
+        deadline = time.monotonic() + 30 * PATIENCE
+        still = said = 0  # Looks at which all of it slept, and at which it had said something.
+        while (time.monotonic() < deadline and process.running() and still < 200 and said < 20):
+            still = still + 1 if is_asleep(process.pid) else 0
+            said += bool(process.output())
             time.sleep(0.01)
-        time.sleep(0.2)
         if not process.running():
             raise Failed(f"it has ended without Ctrl-C\n{process.output()}")
         os.killpg(process.pid, signal.SIGINT)
@@ -286,16 +289,19 @@ class Reader:
             kill_group(process)
 
 
-def is_asleep(pid):
-    """Whether all threads of a process sleep."""
-    try:
-        for path in glob.glob(f"/proc/{pid}/task/*/stat"):
-            with open(path, encoding="ascii", errors="replace") as file:
-                if file.read().rsplit(")", 1)[1].split()[0] != "S":
-                    return False
-    except OSError:
-        return False
-    return True
+def is_asleep(group):
+    """Whether all threads of a process group sleep. One that does not exist yet does not."""
+    exists = False
+    for process in glob.glob("/proc/[0-9]*"):
+        with contextlib.suppress(OSError):  # It has ended.
+            if os.getpgid(int(process.removeprefix("/proc/"))) != group:
+                continue
+            exists = True
+            for path in glob.glob(f"{process}/task/*/stat"):
+                with open(path, encoding="ascii", errors="replace") as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] != "S":
+                        return False
+    return exists
 
 
 def kill_group(process):

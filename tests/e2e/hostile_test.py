@@ -19,7 +19,7 @@ SIGNS = ("sq_corrupt", "rq_corrupt", "req_cqe_error")
 
 
 class HostileTest(unittest.TestCase):
-    runs_alone = True  # The kernel counts files under way for a user, whom other tests have too.
+    shares = "files under way of a user"  # The kernel counts them for all programs of a user.
 
     def setUp(self):
         self.lab = MortalLab()

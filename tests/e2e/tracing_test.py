@@ -154,5 +154,6 @@ class FiringTest(unittest.TestCase):
         run(self.lab.a.uroce("fault", "set", "uroce0", "drop=1"))
         wait_until(lambda: any(each["count"] == 2 for each in self.fired("timeout")), "timeouts")
         qpn = next(each["qpn"] for each in self.fired("timeout") if each["count"] == 2)
-        self.assertEqual([each["count"] for each in self.fired("timeout")
-                          if each["qpn"] == qpn][:2], [1, 2])
+        # A machine that stood still may have caused one that progress ended.
+        counts = [each["count"] for each in self.fired("timeout") if each["qpn"] == qpn]
+        self.assertEqual(counts[counts.index(2) - 1], 1, counts)

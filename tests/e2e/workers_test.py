@@ -23,6 +23,13 @@ def both_worked(host):
     return all(worker["port_xmit_packets"] for worker in workers_of(host))
 
 
+def takes_all_over(host):
+    """Whether each frame that a worker has handed over has been taken. The last ones, of
+    acknowledgements, may be on their way when a program ends."""
+    workers = workers_of(host)
+    return sum(its["handed_over"] - its["taken_over"] for its in workers) == 0
+
+
 class WireWorkersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -73,7 +80,7 @@ class OneQueuePorts:
         perftest(lab, "ib_write_bw", "-q", 8, "-n", ITERATIONS, "-s", 4096)
         perftest(lab, "ib_send_bw", "-q", 2, "-n", ITERATIONS, "-s", 4096)
         handed = sum(worker["handed_over"] for worker in workers_of(lab.a))
-        self.assertEqual(handed, sum(worker["taken_over"] for worker in workers_of(lab.a)))
+        wait_until(lambda: takes_all_over(lab.a), "the other worker to take all over")
         full = sum(worker["rx_cross_worker_full"] for worker in workers_of(lab.a))
         device = find_list(lab.a.dump("stat"))[0]["counters"]
         self.assertEqual(full, device["rx_cross_worker_full"])
@@ -106,7 +113,8 @@ class QueueForEachWorker:
         for version in (4, 6):
             # What is under way fits a receive buffer of 208 KB.
             for tool in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
-                perftest(lab, tool, "-q", 16, "-n", ITERATIONS, "-s", 1024, "-t", 2,
+                # A worker that has no CPU for a while causes no ACK timeout.
+                perftest(lab, tool, "-q", 16, "-n", ITERATIONS, "-s", 1024, "-t", 2, "-u", 20,
                          version=version)
         for host in (lab.a, lab.b):
             counters = host.counters()
@@ -115,9 +123,8 @@ class QueueForEachWorker:
             workers = workers_of(host)
             for worker in workers:
                 self.assertGreater(min(worker[way] for way in self.WAYS), 0, workers)
-            handed = sum(worker["handed_over"] for worker in workers)
-            self.assertGreater(handed, 0)
-            self.assertEqual(handed, sum(worker["taken_over"] for worker in workers))
+            self.assertGreater(sum(worker["handed_over"] for worker in workers), 0)
+            wait_until(lambda end=host: takes_all_over(end), "the other worker to take all over")
         for service in (("rc",), ("ud",), ("uc", "--max-bytes", 4000)):
             for version in (4, 6):
                 with self.subTest(service=service[0], version=version):
