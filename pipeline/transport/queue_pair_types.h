@@ -138,6 +138,10 @@ struct RcConfig {
   const congestion::Environment* congestion = nullptr;
 };
 
+/// Whether the shared receive queue that a request names is in the domain of its XRC target. A
+/// request that names another one is refused when its PSN is ePSN.
+enum class SrqAccess : uint8_t { kGranted, kDenied };
+
 /// What a requester knows to be lost: its requests, or the responses to them.
 struct Losses {
   bool requests = false;

@@ -70,7 +70,8 @@ bool RcQueuePair::NeedsReceive(const wire::TransportHeader& header) const {
   return Receives(state_) && responder_.NeedsReceive(header);
 }
 
-PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect& effect) {
+PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect& effect,
+                                   SrqAccess srq) {
   effect.kind = Effect::Kind::kNone;
   if (!Receives(state_)) return PacketResult::kBadState;
   if (wire::ServiceOf(packet.header.opcode) != service_) return PacketResult::kMalformed;
@@ -84,7 +85,7 @@ PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect
   effect_is_response_ = IsResponse(packet.header.opcode);
   PacketResult result;
   if (!effect_is_response_) {
-    result = responder_.OnRequest(packet, effect);
+    result = responder_.OnRequest(packet, srq, effect);
   } else {
     result = sending() ? requester_.OnResponse(packet, now, effect) : PacketResult::kGhost;
   }
@@ -131,7 +132,7 @@ bool RcQueuePair::PollHalves(Nanos now, TxPacket& packet) {
   return responder_.PollPacket(packet);
 }
 
-bool RcQueuePair::HasPacket(Nanos) const {
+bool RcQueuePair::HasPacket() const {
   return responder_.HasPacket() || (sending() && requester_.HasPacket());
 }
 
@@ -139,7 +140,7 @@ bool RcQueuePair::HasAcknowledgement() const {
   return responder_.HasPacket() && !responder_.streaming();
 }
 
-void RcQueuePair::OnGatherFailed(const TxPacket& packet, Nanos) {
+void RcQueuePair::OnGatherFailed(const TxPacket& packet) {
   if (packet.source == TxPacket::Source::kRemote) {
     responder_.OnGatherFailed(packet);
   } else if (sending()) {

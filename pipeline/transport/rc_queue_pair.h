@@ -28,7 +28,8 @@ namespace uroce::transport {
 /// likewise, then PollEvent, and NextDeadline once.
 /// An effect of kKeep asks for the packet itself; PollKept, after each packet, gives it back.
 /// With a shared receive queue, the shell takes receive works from that queue. An XRC request names
-/// an SRQ: when the SRQ is not in the target's domain, the shell calls DenySrq, not PostReceive.
+/// an SRQ: when the SRQ is not in the target's domain, the shell posts no receive work for it and
+/// passes SrqAccess::kDenied.
 class RcQueuePair {
  public:
   explicit RcQueuePair(const RcConfig& config);
@@ -71,8 +72,6 @@ class RcQueuePair {
   bool NeedsReceive(const wire::TransportHeader& header) const;
   /// Hands one receive work to the core. In the error state the work completes flushed at once.
   void PostReceive(const ReceiveWork& work) { responder_.PostReceive(work); }
-  /// XRC: the next request names an SRQ that it may not use.
-  void DenySrq() { responder_.DenySrq(); }
   /// ReceiveWork::queue of the receive work that the core holds; 0 when it holds none.
   uint32_t receive_queue() const { return responder_.receive_queue(); }
   /// Sets how many receive works wait besides the one handed over; they are sent to the peer as
@@ -83,7 +82,9 @@ class RcQueuePair {
   /// Room for receive completions: kMaxReceiveCompletions when all were polled. PostReceive in the
   /// error state needs room for one.
   uint32_t receive_room() const { return responder_.receive_room(); }
-  [[nodiscard]] PacketResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
+  /// `srq` is meaningful for requests to an XRC target.
+  [[nodiscard]] PacketResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect,
+                                      SrqAccess srq = SrqAccess::kGranted);
   /// Ends the effect that OnPacket returned. `original` is meaningful for kAtomic.
   void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
 
@@ -105,13 +106,13 @@ class RcQueuePair {
   /// Yields the next packet: responses and acknowledgements first. False: nothing to send now.
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
   /// Whether PollPacket would yield; cheap.
-  bool HasPacket(Nanos now) const;
+  bool HasPacket() const;
   /// Whether PollPacket would yield an acknowledgement, of packets or of an atomic: peers wait for
   /// these, and they are small.
   bool HasAcknowledgement() const;
   /// The payload of the packet that PollPacket just returned could not be read (key gone, range
   /// wrong): a request fails its work with LOC_PROT_ERR, a response becomes NAK remote access.
-  void OnGatherFailed(const TxPacket& packet, Nanos now);
+  void OnGatherFailed(const TxPacket& packet);
 
   // ---- completions, events, time ----
   [[nodiscard]] bool PollCompletion(Completion& completion) {

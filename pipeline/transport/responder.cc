@@ -50,7 +50,7 @@ void Responder::Reset() {
   epsn_ = wire::Psn();
   acks_.Reset();
   message_.Clear();
-  srq_denied_ = failed_ = flushing_ = false;
+  failed_ = flushing_ = false;
   resources_.Clear();
   completions_.Clear();
   ForgetKept();
@@ -77,10 +77,9 @@ void Responder::PostReceive(const ReceiveWork& work) {
   if (flushing_) FailReceive(WcStatus::kWrFlushErr);
 }
 
-PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
+PacketResult Responder::OnRequest(const wire::Packet& packet, SrqAccess srq, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
   const int32_t ahead = header.psn.Since(epsn_);
-  const bool denied = std::exchange(srq_denied_, false);
   if (ahead > 0) return OnAhead(packet, effect);
   if (ahead < 0) return OnDuplicate(header, effect);
   if (hole_.is_next_kept()) return OnKeptAgain();
@@ -88,6 +87,7 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   step_.ack_request = header.ack_request;
   const RequestShape& shape = ShapeOf(header.opcode);
   if (!message_.Continues(shape)) return RefuseInvalid(Refusal::kOrder);
+  const bool denied = srq == SrqAccess::kDenied;
   if (denied || (xrc_ && !message_.NamesSameSrq(header))) return RefuseInvalid(Refusal::kOrder);
   switch (shape.kind) {
     case Kind::kSend:

@@ -56,11 +56,9 @@ class Responder {
   void PostReceive(const ReceiveWork& work);
   uint32_t receive_queue() const { return message_.has_receive() ? message_.receive().queue : 0; }
   uint32_t receive_room() const { return completions_.room(); }
-  /// The next request may not use the SRQ that it names. It is refused if its PSN is ePSN.
-  void DenySrq() { srq_denied_ = true; }
   /// See Acknowledgements::OfferCredits.
   void OfferCredits(uint32_t receives) { acks_.OfferCredits(receives); }
-  [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, Effect& effect);
+  [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, SrqAccess srq, Effect& effect);
   void OnEffectDone(EffectOutcome outcome, uint64_t original);
   void OnGatherFailed(const TxPacket& packet);
 
@@ -165,7 +163,6 @@ class Responder {
   const bool xrc_;
   wire::Psn epsn_;
   Settings settings_;
-  bool srq_denied_ = false;
   bool failed_ = false;
   bool flushing_ = false;
   Acknowledgements acks_;

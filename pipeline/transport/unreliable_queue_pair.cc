@@ -186,7 +186,7 @@ void UnreliableQueuePair::OnLocalDone(EffectOutcome outcome) {
   Settle();
 }
 
-void UnreliableQueuePair::OnGatherFailed(const TxPacket&, Nanos) {
+void UnreliableQueuePair::OnGatherFailed() {
   if (sending()) sends_.Fail(WcStatus::kLocProtErr);
   Settle();
 }
@@ -222,7 +222,7 @@ bool UnreliableQueuePair::PollEvent(QpEvent& event) {
 
 PostResult UcQueuePair::Post(const SendWork& work) { return sends_.Post(work, VerdictOn(work)); }
 
-bool UcQueuePair::PollPacket(Nanos, TxPacket& packet) {
+bool UcQueuePair::PollPacket(TxPacket& packet) {
   if (!sending()) return false;
   const SendWork* const work = sends_.Next();
   if (work == nullptr) {
@@ -261,7 +261,7 @@ bool UcQueuePair::Follows(const wire::TransportHeader& header, const RequestShap
   return true;
 }
 
-ReceiveResult UcQueuePair::OnPacket(const wire::Packet& packet, Nanos, Effect& effect) {
+ReceiveResult UcQueuePair::OnPacket(const wire::Packet& packet, Effect& effect) {
   effect.kind = Effect::Kind::kNone;
   const wire::TransportHeader& header = packet.header;
   if (!receiving()) return ReceiveResult::kBadState;
@@ -302,7 +302,7 @@ ReceiveResult UcQueuePair::Drop(ReceiveResult why) {
   return why;
 }
 
-void UcQueuePair::OnEffectDone(EffectOutcome outcome, uint64_t, Nanos) {
+void UcQueuePair::OnEffectDone(EffectOutcome outcome) {
   switch (outcome) {
     case EffectOutcome::kDone:
       return Commit();
@@ -333,7 +333,7 @@ PostResult UdQueuePair::Post(const SendWork& work) {
   return sends_.Post(work, verdict);
 }
 
-bool UdQueuePair::PollPacket(Nanos, TxPacket& packet) {
+bool UdQueuePair::PollPacket(TxPacket& packet) {
   if (!sending()) return false;
   const SendWork* const work = sends_.Next();
   if (work == nullptr) {
@@ -369,7 +369,7 @@ bool UdQueuePair::NeedsReceive(const wire::TransportHeader& header) const {
   return receiving() && !message_.has_receive() && header.deth.qkey == attributes_.qkey;
 }
 
-ReceiveResult UdQueuePair::OnPacket(const wire::Packet& packet, Nanos, Effect& effect) {
+ReceiveResult UdQueuePair::OnPacket(const wire::Packet& packet, Effect& effect) {
   effect.kind = Effect::Kind::kNone;
   const wire::TransportHeader& header = packet.header;
   if (!receiving()) return ReceiveResult::kBadState;
@@ -414,7 +414,7 @@ ReceiveResult UdQueuePair::OnTooLong() {
   return ReceiveResult::kTooLong;
 }
 
-void UdQueuePair::OnEffectDone(EffectOutcome outcome, uint64_t, Nanos) {
+void UdQueuePair::OnEffectDone(EffectOutcome outcome) {
   if (outcome != EffectOutcome::kDone) {
     FailReceive(WcStatus::kLocProtErr);
     return EnterError();

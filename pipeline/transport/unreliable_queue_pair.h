@@ -120,7 +120,7 @@ class UnreliableQueuePair {
   void OnLocalDone(EffectOutcome outcome);
   bool HasPacket() const { return sending() && sends_.HasPacket(); }
   /// The payload of the packet polled last could not be read: its work fails with LOC_PROT_ERR.
-  void OnGatherFailed(const TxPacket& packet, Nanos now);
+  void OnGatherFailed();
 
   // ---- receive queue ----
   /// Hands one receive work to the core. In the error state the work completes flushed at once.
@@ -129,14 +129,11 @@ class UnreliableQueuePair {
   /// error state needs room for one.
   uint32_t receive_room() const { return completions_.room(); }
 
-  // ---- completions, events, time ----
+  // ---- completions, events ----
   [[nodiscard]] bool PollCompletion(Completion& completion) {
     return sends_.PollCompletion(completion) || completions_.Poll(completion);
   }
   [[nodiscard]] bool PollEvent(QpEvent& event);
-  /// Always kNever: these services have no timers.
-  Nanos NextDeadline() const { return kNever; }
-  void OnDeadline(Nanos) {}
   const QueuePairCounters& counters() const { return counters_; }
   wire::Psn next_send_psn() const { return sends_.psn(); }
 
@@ -176,13 +173,13 @@ class UnreliableQueuePair {
 
 /// Unreliable connection (docs/protocol/transport.md, section 9): SEND and WRITE, with or without
 /// immediate. Nothing is acknowledged. A message with a missing packet is lost, but bytes that a
-/// lost WRITE has placed stay. Pure; one thread. `now` never goes back. No allocation after
+/// lost WRITE has placed stay. Pure; one thread.. No allocation after
 /// construction.
 ///
 /// The shell's contract, per arriving packet (ICRC, addresses and P_Key already checked):
 ///   if (NeedsReceive(header)) PostReceive(next RQ entry, if there is one);
-///   result = OnPacket(packet, now, effect);
-///   if (effect.kind != kNone) OnEffectDone(outcome, 0, now);
+///   result = OnPacket(packet, effect);
+///   if (effect.kind != kNone) OnEffectDone(outcome);
 /// For each packet from PollPacket the shell calls OnSent when its bytes are read, or
 /// OnGatherFailed, before the next packet. Then PollLocal, PollCompletion, PollEvent.
 class UcQueuePair : public UnreliableQueuePair {
@@ -190,13 +187,13 @@ class UcQueuePair : public UnreliableQueuePair {
   explicit UcQueuePair(const UnreliableConfig& config) : UnreliableQueuePair(config) {}
 
   [[nodiscard]] PostResult Post(const SendWork& work);
-  [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  [[nodiscard]] bool PollPacket(TxPacket& packet);
   void OnSent(const TxPacket& packet);
 
   /// Whether executing this packet takes a receive work that the core does not hold yet.
   bool NeedsReceive(const wire::TransportHeader& header) const;
-  [[nodiscard]] ReceiveResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
-  void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
+  [[nodiscard]] ReceiveResult OnPacket(const wire::Packet& packet, Effect& effect);
+  void OnEffectDone(EffectOutcome outcome);
   wire::Psn expected_psn() const { return epsn_; }
 
  private:
@@ -220,13 +217,13 @@ class UdQueuePair : public UnreliableQueuePair {
 
   /// A work with a payload beyond the MTU fails in its turn, with LOC_LEN_ERR.
   [[nodiscard]] PostResult Post(const SendWork& work);
-  [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  [[nodiscard]] bool PollPacket(TxPacket& packet);
   void OnSent(const TxPacket& packet);
 
   /// Whether this packet takes a receive work that the core does not hold yet.
   bool NeedsReceive(const wire::TransportHeader& header) const;
-  [[nodiscard]] ReceiveResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
-  void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
+  [[nodiscard]] ReceiveResult OnPacket(const wire::Packet& packet, Effect& effect);
+  void OnEffectDone(EffectOutcome outcome);
 
  private:
   ReceiveResult OnTooLong();

@@ -126,8 +126,8 @@ class Run {
   }
   Nanos NextEvent() const {
     Nanos next = std::min({there_.next_arrival(), back_.next_arrival(), requester_.NextDeadline()});
-    if (requester_.HasPacket(now_)) next = std::min(next, there_.free());
-    if (responder_.HasPacket(now_)) next = std::min(next, back_.free());
+    if (requester_.HasPacket()) next = std::min(next, there_.free());
+    if (responder_.HasPacket()) next = std::min(next, back_.free());
     return next;
   }
   void Step() {

@@ -110,7 +110,7 @@ Texts SentAgain(const Packets& run) {
     work.length_bytes = bytes;
     EXPECT_EQ(qp.Post(work), PostResult::kPosted);
     TxPacket packet;
-    while (qp.PollPacket(Nanos(), packet)) {
+    while (qp.PollPacket(packet)) {
       texts.push_back(TextOf(packet.header, packet.payload_bytes()));
       qp.OnSent(packet);
     }
@@ -135,8 +135,8 @@ Texts Received(const Packets& arrived) {
   for (const wire::Packet* packet : arrived) {
     if (qp.NeedsReceive(packet->header)) qp.PostReceive({.length_bytes = kReceiveBytes});
     Effect effect;
-    static_cast<void>(qp.OnPacket(*packet, Nanos(), effect));
-    if (effect.kind != Effect::Kind::kNone) qp.OnEffectDone(EffectOutcome::kDone, 0, Nanos());
+    static_cast<void>(qp.OnPacket(*packet, effect));
+    if (effect.kind != Effect::Kind::kNone) qp.OnEffectDone(EffectOutcome::kDone);
     Completion completion;
     while (qp.PollCompletion(completion)) {
       EXPECT_EQ(completion.status, WcStatus::kSuccess);

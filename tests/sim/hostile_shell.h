@@ -53,9 +53,9 @@ class HostileShell {
     PollCompletions();
     if (sends_completed_ != sends_posted_) Fault("a send work has no completion");
     if (receives_completed_ != receives_posted_) Fault("a receive work has no completion");
-    if (qp_.NextDeadline() != kNever) Fault("a deadline in ERR");
+    if (Deadline() != kNever) Fault("a deadline in ERR");
     transport::TxPacket packet;
-    if (!refused && qp_.PollPacket(now_, packet)) Fault("a packet leaves in ERR");
+    if (!refused && PollPacket(packet)) Fault("a packet leaves in ERR");
   }
   /// The application connects the old queue pair anew.
   void Reconnect() {
@@ -78,7 +78,9 @@ class HostileShell {
 
   void Pass(Nanos time) {
     now_ = now_ + time;
-    if (qp_.NextDeadline() <= now_) qp_.OnDeadline(now_);
+    if constexpr (kReliable) {
+      if (qp_.NextDeadline() <= now_) qp_.OnDeadline(now_);
+    }
   }
   void Post(transport::SendWork work) {
     if (qp_.post_room() == 0) return;
@@ -103,7 +105,7 @@ class HostileShell {
   /// Sends up to `most` packets; the bytes of packet `unreadable` cannot be read.
   void SendPackets(uint32_t most, uint32_t unreadable) {
     transport::TxPacket packet;
-    for (uint32_t i = 0; i < most && qp_.PollPacket(now_, packet); ++i) {
+    for (uint32_t i = 0; i < most && PollPacket(packet); ++i) {
       if (packet.payload_bytes() > attributes_.path_mtu_bytes) Fault("a packet above the MTU");
       const bool gathers = packet.source == transport::TxPacket::Source::kSend ||
                            packet.source == transport::TxPacket::Source::kRemote;
@@ -111,7 +113,7 @@ class HostileShell {
         Fault("a packet of a work that is not held");
       }
       if (i == unreadable && (gathers || !kReliable)) {
-        qp_.OnGatherFailed(packet, now_);
+        FailGather(packet);
       } else if constexpr (!kReliable) {
         qp_.OnSent(packet);
       }
@@ -144,16 +146,44 @@ class HostileShell {
 
  private:
   void ReceiveOne(const wire::Packet& packet, const Reaction& reaction) {
-    if (qp_.NeedsReceive(packet.header)) GiveReceive(reaction);
+    const bool denied = kReliable && reaction.srq_denied && qp_.NeedsReceive(packet.header);
+    if (!denied && qp_.NeedsReceive(packet.header)) GiveReceive(reaction);
     transport::Effect effect;
-    static_cast<void>(qp_.OnPacket(packet, now_, effect));
+    if constexpr (kReliable) {
+      using transport::SrqAccess;
+      static_cast<void>(
+          qp_.OnPacket(packet, now_, effect, denied ? SrqAccess::kDenied : SrqAccess::kGranted));
+    } else {
+      static_cast<void>(qp_.OnPacket(packet, effect));
+    }
     if (effect.kind == transport::Effect::Kind::kNone) return;
     CheckEffect(effect, packet);
     const bool keeps = effect.kind == transport::Effect::Kind::kKeep;
     if (keeps && !reaction.effect_fails) kept_.Keep(packet);
     const auto outcome =
         reaction.effect_fails ? FailureOf(effect) : transport::EffectOutcome::kDone;
-    qp_.OnEffectDone(outcome, reaction.original, now_);
+    if constexpr (kReliable) {
+      qp_.OnEffectDone(outcome, reaction.original, now_);
+    } else {
+      qp_.OnEffectDone(outcome);
+    }
+  }
+
+  Nanos Deadline() const {
+    if constexpr (kReliable) return qp_.NextDeadline();
+    return kNever;
+  }
+  bool PollPacket(transport::TxPacket& packet) {
+    if constexpr (kReliable)
+      return qp_.PollPacket(now_, packet);
+    else
+      return qp_.PollPacket(packet);
+  }
+  void FailGather(const transport::TxPacket& packet) {
+    if constexpr (kReliable)
+      return qp_.OnGatherFailed(packet);
+    else
+      qp_.OnGatherFailed();
   }
 
   void Connect() {
@@ -164,9 +194,6 @@ class HostileShell {
   }
 
   void GiveReceive(const Reaction& reaction) {
-    if constexpr (kReliable) {
-      if (reaction.srq_denied) return qp_.DenySrq();
-    }
     if (reaction.receive_bytes == 0) return;
     room_ = reaction.receive_bytes;
     qp_.PostReceive({.slot = receives_posted_++,

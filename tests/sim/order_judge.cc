@@ -12,7 +12,7 @@ namespace {
 
 using transport::WorkOpcode;
 
-bool IsWrite(WorkOpcode opcode) {
+bool IsAnyWrite(WorkOpcode opcode) {
   return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm ||
          opcode == WorkOpcode::kAtomicWrite;
 }
@@ -76,7 +76,7 @@ std::string OrderJudge::OnPlaceRemote(const transport::RemoteRange& range,
                                       const wire::Packet& packet) {
   const uint32_t index = IndexOf(packet.header.psn);
   if (std::string fault = CheckMessage(index, packet.payload); !fault.empty()) return fault;
-  const bool placed = IsWrite(work().work.opcode) &&
+  const bool placed = IsAnyWrite(work().work.opcode) &&
                       range.va == work().work.remote_va + OffsetInWork(index) &&
                       range.length_bytes == packet.payload.size();
   if (!placed) return Request(work_) + " in the wrong place";

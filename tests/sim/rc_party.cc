@@ -90,8 +90,8 @@ Nanos RcParty::Turn(Nanos now) {
   if (!finished()) next = std::min(next, pool_.next_refill());
   const bool posts = posted_ != plan_->works.size() && qp_.post_room() != 0;
   if (finished() && !ended_ && qp_.AwaitedByReads() != 0) Fault("nothing is awaited any more");
-  const bool more = qp_.HasPacket(now) || qp_.WantedByRead() != 0 || qp_.HasLocal() ||
-                    qp_.HasKept() || posts || local_under_way_ || qp_.state() == QpState::kSqd;
+  const bool more = qp_.HasPacket() || qp_.WantedByRead() != 0 || qp_.HasLocal() || qp_.HasKept() ||
+                    posts || local_under_way_ || qp_.state() == QpState::kSqd;
   return std::max(more ? std::min(next, now + kTurnPause) : next, now + Nanos(1));
 }
 
@@ -269,13 +269,13 @@ void RcParty::SendPackets(Nanos now) {
   const uint32_t budget = random_.Happens(200) ? random_.Below(4) : kBurst;
   TxPacket packet;
   for (uint32_t i = 0; i < budget; ++i) {
-    const bool promised = qp_.HasPacket(now);
+    const bool promised = qp_.HasPacket();
     if (!qp_.PollPacket(now, packet)) {
       if (promised && !config_.may_fail) Fault("HasPacket promised a packet that did not come");
       return;
     }
     if (!promised) Fault("HasPacket denied a packet that came");
-    if (!SendPacket(packet, now)) qp_.OnGatherFailed(packet, now);
+    if (!SendPacket(packet, now)) qp_.OnGatherFailed(packet);
   }
 }
 

@@ -59,8 +59,8 @@ Message UcParty::PlanMessage(uint32_t index) {
   return message;
 }
 
-void UcParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
-  const Effect effect = Give(frame.packet, now);
+void UcParty::OnFrame(const ReceivedFrame& frame, Nanos) {
+  const Effect effect = Give(frame.packet);
   EffectOutcome outcome = EffectOutcome::kDone;
   switch (effect.kind) {
     case Effect::Kind::kNone:
@@ -79,7 +79,7 @@ void UcParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
     default:
       return Fault("an effect that this service does not know");
   }
-  qp_.OnEffectDone(outcome, 0, now);
+  qp_.OnEffectDone(outcome);
 }
 
 void UcParty::OnReceived(const Completion& completion) {

@@ -53,8 +53,8 @@ Message UdParty::PlanMessage(uint32_t index) {
   return message;
 }
 
-void UdParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
-  const Effect effect = Give(frame.packet, now);
+void UdParty::OnFrame(const ReceivedFrame& frame, Nanos) {
+  const Effect effect = Give(frame.packet);
   if (effect.kind == Effect::Kind::kNone) return;
   if (effect.kind != Effect::Kind::kPlaceReceive || !effect.grh_area) {
     return Fault("an effect that this service does not know");
@@ -62,7 +62,7 @@ void UdParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
   PlaceReceive(effect.local, frame.packet.payload);
   const auto area = wire::GrhArea(frame.bytes, frame.view);
   std::ranges::copy(area, pool_.Buffer(effect.local.slot).begin());
-  qp_.OnEffectDone(EffectOutcome::kDone, 0, now);
+  qp_.OnEffectDone(EffectOutcome::kDone);
 }
 
 const UdParty* UdParty::SenderOf(const Completion& completion) const {

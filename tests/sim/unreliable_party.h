@@ -76,12 +76,12 @@ class UnreliableParty : public Party {
   virtual void OnReceived(const transport::Completion& completion) = 0;
 
   /// Gives a packet to the core, and returns the effect to execute.
-  transport::Effect Give(const wire::Packet& packet, Nanos now) {
+  transport::Effect Give(const wire::Packet& packet) {
     if (qp_.NeedsReceive(packet.header)) {
       if (const auto work = pool_.Take()) qp_.PostReceive(*work);
     }
     transport::Effect effect;
-    static_cast<void>(qp_.OnPacket(packet, now, effect));
+    static_cast<void>(qp_.OnPacket(packet, effect));
     return effect;
   }
   /// Writes the bytes at `offset_bytes` of a receive work.
@@ -109,7 +109,7 @@ class UnreliableParty : public Party {
 
   void SendPackets(Nanos now) {
     transport::TxPacket packet;
-    for (uint32_t i = 0; i < 32 && qp_.PollPacket(now, packet); ++i) {
+    for (uint32_t i = 0; i < 32 && qp_.PollPacket(packet); ++i) {
       const transport::LocalRange& local = packet.local;
       Message& message = messages_[local.slot];
       if (!qp_.Holds(local.slot)) Fault("packet of a work that is not held");
@@ -118,7 +118,7 @@ class UnreliableParty : public Party {
         Fault("a packet of an illegal work");
       }
       if (message.gather_fails && random_.Happens(500)) {
-        qp_.OnGatherFailed(packet, now);
+        qp_.OnGatherFailed();
         continue;
       }
       const std::span<const uint8_t> bytes(message.bytes);

@@ -31,7 +31,7 @@ TEST(RequesterReads, AReadWaitsForItsAllowance) {
   s.Post(Read(3000)).Nothing();
   const uint64_t wanted = ReceiveBufferBytes(3000, 3, false);
   EXPECT_EQ(s.qp().WantedByRead(), wanted);
-  EXPECT_FALSE(s.qp().HasPacket(Nanos(0)));
+  EXPECT_FALSE(s.qp().HasPacket());
   s.qp().AllowReads(wanted - 1);
   s.Nothing();
   s.qp().AllowReads(wanted + 1);

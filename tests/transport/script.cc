@@ -94,13 +94,10 @@ Script& Script::Receive(const std::string& text) {
 }
 
 std::string Script::Take(const wire::Packet& packet) {
-  if (std::exchange(deny_, false)) {
-    qp_.DenySrq();
-  } else if (qp_.NeedsReceive(packet.header)) {
-    FeedReceive();
-  }
+  const bool denied = std::exchange(deny_, false);
+  if (!denied && qp_.NeedsReceive(packet.header)) FeedReceive();
   Effect effect;
-  result_ = qp_.OnPacket(packet, now_, effect);
+  result_ = qp_.OnPacket(packet, now_, effect, denied ? SrqAccess::kDenied : SrqAccess::kGranted);
   const std::string text = TextOf(effect);
   if (effect.kind != Effect::Kind::kNone) Execute(effect, packet);
   return text;
@@ -135,7 +132,7 @@ Script& Script::Memory(uint64_t value) {
 }
 
 Script& Script::GatherFails() {
-  qp_.OnGatherFailed(sent_, now_);
+  qp_.OnGatherFailed(sent_);
   return *this;
 }
 
@@ -197,12 +194,12 @@ Script& Script::Sends(const Texts& packets) {
     sent.push_back(*text);
   }
   EXPECT_EQ(sent, packets) << Where();
-  EXPECT_FALSE(qp_.HasPacket(now_)) << Where();
+  EXPECT_FALSE(qp_.HasPacket()) << Where();
   return *this;
 }
 
 Script& Script::SendsNext(const std::string& packet) {
-  EXPECT_TRUE(qp_.HasPacket(now_)) << Where();
+  EXPECT_TRUE(qp_.HasPacket()) << Where();
   EXPECT_EQ(PollText().value_or("nothing"), packet) << Where();
   return *this;
 }

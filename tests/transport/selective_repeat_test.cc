@@ -225,7 +225,7 @@ TEST(SelectiveRequester, AProbeBehindATimeoutIsToldAsAProbeThatCostsNothing) {
   constexpr int64_t kTimedOut = 10 * kUs + kTimeout;
   for (int64_t at = 110 * kUs; at < kTimedOut; at = 2 * at + 100 * kUs) {
     s.At(at);
-    while (s.qp().HasPacket(Nanos(at))) s.SendsNext("WRITE_LAST psn=000102 len=1024 ackreq");
+    while (s.qp().HasPacket()) s.SendsNext("WRITE_LAST psn=000102 len=1024 ackreq");
   }
   const uint64_t probes = s.counters().tail_loss_probes;
   s.At(kTimedOut).Sends(

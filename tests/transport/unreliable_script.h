@@ -62,10 +62,10 @@ class UnreliableScript {
     packet.destination.bytes[0] = 0xfd;
     if (qp_.NeedsReceive(packet.header) && !receives_.empty()) TakeReceive();
     Effect effect;
-    EXPECT_EQ(qp_.OnPacket(packet, Nanos(0), effect), result) << text;
+    EXPECT_EQ(qp_.OnPacket(packet, effect), result) << text;
     effect_ = TextOf(effect);
     if (effect.kind == Effect::Kind::kNone) return *this;
-    qp_.OnEffectDone(std::exchange(outcome_, EffectOutcome::kDone), 0, Nanos(0));
+    qp_.OnEffectDone(std::exchange(outcome_, EffectOutcome::kDone));
     return *this;
   }
   UnreliableScript& NextOutcome(EffectOutcome outcome) {
@@ -84,7 +84,7 @@ class UnreliableScript {
   /// All packets that can leave now; their bytes can be read.
   UnreliableScript& Sends(const Texts& packets) {
     Texts sent;
-    while (qp_.PollPacket(Nanos(0), sent_)) {
+    while (qp_.PollPacket(sent_)) {
       sent.push_back(wire::ToString(sent_.header, sent_.payload_bytes()));
       qp_.OnSent(sent_);
     }
@@ -95,7 +95,7 @@ class UnreliableScript {
   UnreliableScript& Quiet() { return Sends({}); }
   /// One packet, which is not sent before Leaves or GatherFails.
   UnreliableScript& Polls(const std::string& packet) {
-    EXPECT_TRUE(qp_.PollPacket(Nanos(0), sent_));
+    EXPECT_TRUE(qp_.PollPacket(sent_));
     EXPECT_EQ(wire::ToString(sent_.header, sent_.payload_bytes()), packet);
     return *this;
   }
@@ -104,7 +104,7 @@ class UnreliableScript {
     return *this;
   }
   UnreliableScript& GatherFails() {
-    qp_.OnGatherFailed(sent_, Nanos(0));
+    qp_.OnGatherFailed();
     return *this;
   }
   UnreliableScript& Completes(const Texts& completions) {

@@ -65,7 +65,7 @@ class QueuePairCore {
   [[nodiscard]] transport::PostResult Post(const transport::SendWork& work) {
     return Visit(*this, [&](auto& core) { return core.Post(work); });
   }
-  bool HasPacket(Nanos now) const { return is_reliable() ? rc.HasPacket(now) : HasUnsent(); }
+  bool HasPacket() const { return is_reliable() ? rc.HasPacket() : HasUnsent(); }
   /// Whether there is a packet to send. Range: not is_reliable().
   bool HasUnsent() const { return is_datagram() ? ud.HasPacket() : uc.HasPacket(); }
   /// See transport::RcQueuePair, also for the next function.
@@ -77,15 +77,18 @@ class QueuePairCore {
   }
   bool HasAcknowledgement() const { return is_reliable() && rc.HasAcknowledgement(); }
   [[nodiscard]] bool PollPacket(Nanos now, transport::TxPacket& packet) {
-    return Visit(*this, [&](auto& core) { return core.PollPacket(now, packet); });
+    if (is_reliable()) [[likely]]
+      return rc.PollPacket(now, packet);
+    return is_datagram() ? ud.PollPacket(packet) : uc.PollPacket(packet);
   }
   /// Called when the bytes of the packet polled last were read. Range: not is_reliable().
   void OnSent(const transport::TxPacket& packet) {
     if (is_datagram()) return ud.OnSent(packet);
     uc.OnSent(packet);
   }
-  void OnGatherFailed(const transport::TxPacket& packet, Nanos now) {
-    Visit(*this, [&](auto& core) { core.OnGatherFailed(packet, now); });
+  void OnGatherFailed(const transport::TxPacket& packet) {
+    if (is_reliable()) return rc.OnGatherFailed(packet);
+    is_datagram() ? ud.OnGatherFailed() : uc.OnGatherFailed();
   }
 
   // ---- receive ----
@@ -101,13 +104,15 @@ class QueuePairCore {
     return Visit(*this, [](const auto& core) { return core.receive_room(); });
   }
   /// Range: not is_reliable().
-  [[nodiscard]] transport::ReceiveResult OnUnreliablePacket(const wire::Packet& packet, Nanos now,
+  [[nodiscard]] transport::ReceiveResult OnUnreliablePacket(const wire::Packet& packet,
                                                             transport::Effect& effect) {
-    if (is_datagram()) return ud.OnPacket(packet, now, effect);
-    return uc.OnPacket(packet, now, effect);
+    if (is_datagram()) return ud.OnPacket(packet, effect);
+    return uc.OnPacket(packet, effect);
   }
   void OnEffectDone(transport::EffectOutcome outcome, uint64_t original, Nanos now) {
-    Visit(*this, [&](auto& core) { core.OnEffectDone(outcome, original, now); });
+    if (is_reliable()) [[likely]]
+      return rc.OnEffectDone(outcome, original, now);
+    is_datagram() ? ud.OnEffectDone(outcome) : uc.OnEffectDone(outcome);
   }
 
   // ---- completions, events, time ----
@@ -117,11 +122,10 @@ class QueuePairCore {
   [[nodiscard]] bool PollEvent(transport::QpEvent& event) {
     return Visit(*this, [&](auto& core) { return core.PollEvent(event); });
   }
-  Nanos NextDeadline() const {
-    return Visit(*this, [](const auto& core) { return core.NextDeadline(); });
-  }
+  /// Only reliable connections have timers.
+  Nanos NextDeadline() const { return is_reliable() ? rc.NextDeadline() : kNever; }
   void OnDeadline(Nanos now) {
-    Visit(*this, [&](auto& core) { core.OnDeadline(now); });
+    if (is_reliable()) rc.OnDeadline(now);
   }
   void OnHeld(Nanos now) {
     if (is_reliable()) rc.OnHeld(now);

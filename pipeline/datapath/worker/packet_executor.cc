@@ -24,6 +24,7 @@ using transport::Effect;
 using transport::PacketResult;
 using transport::QpState;
 using transport::ReceiveResult;
+using transport::SrqAccess;
 
 static_assert(transport::kGrhAreaBytes == std::tuple_size_v<decltype(wire::GrhArea({}, {}))>);
 
@@ -69,16 +70,14 @@ void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbu
 }  // namespace
 
 bool PacketExecutor::GiveReceive(QueuePair& qp, const wire::TransportHeader& header) {
-  if (qp.is_target() && !SelectQueue(qp, header)) [[unlikely]]
-    return true;
   return !qp.core().NeedsReceive(header) || qp.PullReceive() != PullResult::kCorrupt;
 }
 
-bool PacketExecutor::ExecuteReliable(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame,
-                                     Showing showing) {
+bool PacketExecutor::ExecuteReliable(QueuePair& qp, const wire::Packet& packet, SrqAccess srq,
+                                     rte_mbuf* frame, Showing showing) {
   const bool had_failed = qp.core().state() == QpState::kErr;
   Effect effect;
-  PacketResult result = qp.core().reliable().OnPacket(packet, context_.time.now(), effect);
+  PacketResult result = qp.core().reliable().OnPacket(packet, context_.time.now(), effect, srq);
   CountResult(qp.links().port->counters(), result);
   const bool kept =
       effect.kind != Effect::Kind::kNone && !context_.effects.Start(qp, effect, packet, frame);
@@ -103,21 +102,24 @@ bool PacketExecutor::Execute(QueuePair& qp, const wire::Packet& packet, const wi
   if (showing == Showing::kFirst) TraceReceived(qp, packet);
   // The packets of a burst may complete more receives than the transport keeps.
   if (qp.core().receive_room() <= kReceiveRoomKept) context_.states.PublishCompletions(qp);
-  if (!GiveReceive(qp, packet.header)) {
+  SrqAccess srq = SrqAccess::kGranted;
+  if (qp.is_target()) [[unlikely]]
+    srq = SelectQueue(qp, packet.header);
+  if (srq == SrqAccess::kGranted && !GiveReceive(qp, packet.header)) {
     context_.states.FailCorrupt(qp, FailureCause::kReceiveQueue);
     TraceResult(qp, packet, ReceiveResult::kBadState);
     if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordBadState(qp, frame);
     return false;
   }
   if (!qp.core().is_reliable()) return ExecuteUnreliable(qp, packet, view, frame);
-  return ExecuteReliable(qp, packet, frame, showing);
+  return ExecuteReliable(qp, packet, srq, frame, showing);
 }
 
 // Unreliable packets are not answered, and a datagram's header area is placed with its payload.
 bool PacketExecutor::ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet,
                                        const wire::FrameView& view, rte_mbuf* frame) {
   Effect effect;
-  const ReceiveResult result = qp.core().OnUnreliablePacket(packet, context_.time.now(), effect);
+  const ReceiveResult result = qp.core().OnUnreliablePacket(packet, effect);
   CountResult(qp.links().port->counters(), result);
   if (result != ReceiveResult::kAccepted) [[unlikely]] {
     TraceResult(qp, packet, result);
@@ -165,11 +167,10 @@ void PacketExecutor::ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showin
 
 // The request names the shared queue, and so the receives, keys and completion queue. The queue may
 // go while the target lives. The transport sees that one message keeps to one queue.
-bool PacketExecutor::SelectQueue(QueuePair& qp, const wire::TransportHeader& header) {
-  if (transport::IsResponse(header.opcode)) return true;  // Dropped: a target sends no requests.
-  if (qp.SelectShared(header.xrc_srqn)) return true;
-  qp.core().reliable().DenySrq();
-  return false;
+SrqAccess PacketExecutor::SelectQueue(QueuePair& qp, const wire::TransportHeader& header) {
+  // A response is dropped: a target sends no requests.
+  const bool granted = transport::IsResponse(header.opcode) || qp.SelectShared(header.xrc_srqn);
+  return granted ? SrqAccess::kGranted : SrqAccess::kDenied;
 }
 
 void Resumption::FinishCopy(QueuePair& qp, MoveResult result) {

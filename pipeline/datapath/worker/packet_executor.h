@@ -65,8 +65,8 @@ class PacketExecutor {
   /// True: the frame was kept.
   bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                rte_mbuf* frame, Showing showing);
-  inline bool ExecuteReliable(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame,
-                              Showing showing);
+  inline bool ExecuteReliable(QueuePair& qp, const wire::Packet& packet, transport::SrqAccess srq,
+                              rte_mbuf* frame, Showing showing);
   bool ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                          rte_mbuf* frame);
   /// Shows the transport a frame that was kept. Frees the frame unless it is kept again.
@@ -74,8 +74,8 @@ class PacketExecutor {
   void ReplaySomeKept(QueuePair& qp);
   /// Hands the transport the receive work that a packet needs. False: the queue is corrupt.
   static inline bool GiveReceive(QueuePair& qp, const wire::TransportHeader& header);
-  /// Makes an XRC target use the shared queue that a request names. False: it must not.
-  static bool SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
+  /// Makes an XRC target use the shared queue that a request names.
+  static transport::SrqAccess SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
 
   const ExecuteContext context_;
 };

@@ -45,7 +45,7 @@ inline void LineUp(QueuePair& qp, ReadBudget& budget, Nanos now) {
   if (core.read_allowance() == transport::ReadAllowance::kUnlimited) core.AllowReads(0);
   const uint64_t wanted = core.WantedByRead();
   // What was granted and is not used: the next READ takes more, or there is none.
-  if (core.read_allowance() != 0 && (wanted != 0 || !core.HasPacket(now))) core.AllowReads(0);
+  if (core.read_allowance() != 0 && (wanted != 0 || !core.HasPacket())) core.AllowReads(0);
   budget.Shrink(qp.reads(), core.AwaitedByReads() + core.read_allowance(), now);
   ReadLine& line = qp.links().session_flow->reads;
   if (wanted == 0) return budget.Leave(line, qp.reads());

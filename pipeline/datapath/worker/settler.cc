@@ -71,7 +71,7 @@ void Settler::Settle(QueuePair& qp) {
 }
 
 void Settler::Schedule(QueuePair& qp) {
-  if (!qp.core().HasPacket(context_.time.now())) return StopSending(qp);
+  if (!qp.core().HasPacket()) return StopSending(qp);
   if (!context_.congestion.MustWait(qp)) [[likely]]
     return StartSending(qp);
   StopSending(qp);

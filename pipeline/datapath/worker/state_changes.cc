@@ -21,7 +21,7 @@ void FailedQueuePairs::Add(QueuePair& qp, FailureCause cause) {
 void FailedQueuePairs::DeliverSome() {
   std::erase_if(failed_, [this](const Failed& failed) {
     const QueuePairCore& core = failed.queue_pair->core();
-    if (core.state() == transport::QpState::kErr && core.HasPacket(time_.now())) return false;
+    if (core.state() == transport::QpState::kErr && core.HasPacket()) return false;
     Deliver(failed);
     return true;
   });
@@ -152,7 +152,7 @@ void StateChanges::FailWaiting(QueuePair& qp) {
       qp.core().OnEffectDone(transport::EffectOutcome::kInvalidateFailed, 0, context_.time.now());
       break;
     case WaitKind::kGather:
-      qp.core().OnGatherFailed(packet, context_.time.now());
+      qp.core().OnGatherFailed(packet);
       break;
   }
   context_.ready.Touch(qp);

@@ -163,7 +163,7 @@ void Transmitter::Pace(QueuePair& qp) {
 }
 
 void Transmitter::SendOne(QueuePair& qp) {
-  if (!qp.core().HasPacket(context_.time.now()) || qp.links().port->LookForRoom() == 0) return;
+  if (!qp.core().HasPacket() || qp.links().port->LookForRoom() == 0) return;
   uint32_t bytes = 0;
   if (SendNext(qp, bytes) == Sent::kPacket) Charge(qp, bytes);
 }
@@ -252,7 +252,7 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
 }
 
 Transmitter::Sent Transmitter::FailGather(QueuePair& qp, const TxPacket& packet) {
-  qp.core().OnGatherFailed(packet, context_.time.now());
+  qp.core().OnGatherFailed(packet);
   return Sent::kFailed;
 }
 
@@ -261,7 +261,7 @@ void Transmitter::FinishGather(QueuePair& qp, MoveResult result) {
   rte_mbuf* const frame = std::exchange(waiting.job->frame, nullptr);
   if (result != MoveResult::kDone) {
     rte_pktmbuf_free(frame);
-    qp.core().OnGatherFailed(waiting.packet, context_.time.now());
+    qp.core().OnGatherFailed(waiting.packet);
     return;
   }
   const std::span<const uint8_t> payload{StartOf(frame) + frame->data_len,
