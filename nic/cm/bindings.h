@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "nic/base/quota.h"
 #include "nic/cm/types.h"
+#include "pipeline/base/limits.h"
 
 namespace uroce::nic::cm {
 

@@ -17,11 +17,11 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "nic/base/rate.h"
 #include "nic/cm/bindings.h"
 #include "nic/cm/connection.h"
 #include "nic/cm/service_resolution.h"
 #include "nic/cm/types.h"
+#include "pipeline/base/limits.h"
 
 namespace uroce::nic::cm {
 

@@ -15,11 +15,11 @@
 
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
-#include "nic/base/quota.h"
 #include "nic/net/followed_paths.h"
 #include "nic/net/net_device.h"
 #include "nic/net/netlink.h"
 #include "nic/paths/host_stack.h"
+#include "pipeline/base/limits.h"
 
 namespace uroce::nic {
 

@@ -13,8 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "nic/base/quota.h"
-#include "nic/base/rate.h"
+#include "pipeline/base/limits.h"
 #include "pipeline/base/types.h"
 #include "pipeline/wire/gsi.h"
 

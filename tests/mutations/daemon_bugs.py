@@ -110,7 +110,7 @@ BUGS = [
     ("cm-unlimited-mras", CM, "nic/cm/connection.cc",
      "|| mras_ == kMostMras", "",
      "[cm.mra.bound] MRAs in a row are bounded"),
-    ("cm-one-source-fills-the-backlog", CM, "nic/base/quota.h",
+    ("cm-one-source-fills-the-backlog", CM, "pipeline/base/limits.h",
      "    if (held >= uint64_t{2} * left_) return false;",
      "    if (left_ == 0) return false;",
      "[cm.listen.backlog.share] sources share a backlog"),

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "nic/base/rate.h"
+#include "pipeline/base/limits.h"
 
 namespace uroce::nic::cm {
 namespace {
