@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames that no honest peer sends, while honest ones work on."""
+import contextlib
 import random
+import signal
 import socket
 import unittest
 
 import roce
 from lab import VethLab, find_list
-from process import is_listening, run, wait_until
+from process import Failed, is_listening, run, wait_until
 from programs import pingpong, seed
 
 SEND_ONLY, WRITE_ONLY, READ_REQUEST, ACKNOWLEDGE, FETCH_ADD = 0x04, 0x0A, 0x0C, 0x11, 0x14
+ICRC_WRONG, BAD_ADDRESS = "counters.rx_icrc_encapsulated", "counters.rx_bad_address"
+
+
+@contextlib.contextmanager
+def standing(*programs):
+    """Programs that do nothing meanwhile: their connection stays, however fast the machine is."""
+    for program in programs:
+        program.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.signal(signal.SIGCONT)
 
 
 class Injector:
@@ -47,20 +62,29 @@ class BadInputTest(unittest.TestCase):
         return roce.frame_v4(self.source_mac, self.dest_mac, "10.0.0.2", "10.0.0.1", transport,
                              **options)
 
-    def inject(self, frames):
-        """Sends frames at `a`; returns which of its counters rose, and by how much."""
+    def inject(self, frames, are_counted=lambda _: True):
+        """Sends frames at `a`; returns which of its counters rose, and by how much, once they rose
+        as they should or have had time for it."""
         before = self.lab.a.counters()
         self.injector.send(frames)
-        after = self.lab.a.counters()
-        return {name: after[name] - before.get(name, 0) for name in after
-                if isinstance(after[name], (int, float)) and after[name] != before.get(name, 0)}
+
+        def risen():
+            after = self.lab.a.counters()
+            return {name: after[name] - before.get(name, 0) for name in after
+                    if isinstance(after[name], (int, float)) and after[name] != before.get(name, 0)}
+
+        with contextlib.suppress(Failed):
+            wait_until(lambda: are_counted(risen()), "the frames")
+        return risen()
 
     def check_counted(self, frames, *hints):
         """All frames are counted under a name that holds one of `hints`, and nothing is sent."""
-        risen = self.inject(frames)
-        counted = {name: value for name, value in risen.items()
-                   if any(hint in name.lower() for hint in hints)}
-        self.assertIn(len(frames), counted.values(), f"risen: {risen}")
+        def counted(risen):
+            return [value for name, value in risen.items()
+                    if any(hint in name.lower() for hint in hints)]
+
+        risen = self.inject(frames, lambda risen: len(frames) in counted(risen))
+        self.assertIn(len(frames), counted(risen), f"risen: {risen}")
         pingpong(self.lab, "-c", "-n", 50)
 
     def test_unknown_queue_pair(self):
@@ -123,17 +147,21 @@ class BadInputTest(unittest.TestCase):
 
     def test_wrong_icrc_is_counted_and_never_believed(self):
         server, client, qpn = self.start_pingpong()
-        risen = self.inject([self.frame(roce.bth(SEND_ONLY, qpn, psn) + b"x" * 64, wrong_icrc=True)
-                             for psn in range(50)])
-        self.assertEqual(risen.get("counters.rx_icrc_encapsulated"), 50, risen)
+        frames = [self.frame(roce.bth(SEND_ONLY, qpn, psn) + b"x" * 64, wrong_icrc=True)
+                  for psn in range(50)]
+        with standing(server, client):
+            risen = self.inject(frames, lambda risen: risen.get(ICRC_WRONG, 0) >= 50)
+        self.assertEqual(risen.get(ICRC_WRONG), 50, risen)
         client.expect_success(300)
         server.expect_success(60)
 
     def test_forged_packets_with_a_psn_far_off_do_not_break_a_connection(self):
         server, client, qpn = self.start_pingpong()
         # Beyond both the window of duplicates and the next ones, acknowledges of nothing sent.
-        self.injector.send([self.frame(roce.bth(ACKNOWLEDGE, qpn, psn) + b"\x1f\0\0\0")
-                            for psn in range(0x400000, 0x400000 + 200)])
+        frames = [self.frame(roce.bth(ACKNOWLEDGE, qpn, psn) + b"\x1f\0\0\0")
+                  for psn in range(0x400000, 0x400000 + 200)]
+        with standing(server, client):
+            self.inject(frames, lambda risen: risen.get("counters.port_rcv_packets", 0) >= 200)
         client.expect_success(300)
         server.expect_success(60)
 
@@ -144,8 +172,9 @@ class BadInputTest(unittest.TestCase):
                                 roce.bth(opcode, qpn, psn) + payload)
                   for psn in range(0, 1 << 24, 1 << 14)
                   for opcode, payload in ((SEND_ONLY, b"x" * 64), (ACKNOWLEDGE, b"\x62\0\0\0"))]
-        risen = self.inject(forged)
-        self.assertEqual(risen.get("counters.rx_bad_address"), len(forged), risen)
+        with standing(server, client):
+            risen = self.inject(forged, lambda risen: risen.get(BAD_ADDRESS, 0) >= len(forged))
+        self.assertEqual(risen.get(BAD_ADDRESS), len(forged), risen)
         for end in (server, client):  # One that believed a packet has failed.
             self.assertTrue(end.running() or end.wait(1) == 0, end.describe())
 

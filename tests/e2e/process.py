@@ -70,7 +70,7 @@ class Process:
             self._popen.kill()
         self._popen.wait()
 
-    def stop(self, timeout_s=10):
+    def stop(self, timeout_s=30):
         """Asks politely; returns the exit status."""
         if self.running():
             self._popen.terminate()
@@ -90,13 +90,13 @@ def tail(text, lines=40):
     return "\n".join(text.rstrip().splitlines()[-lines:])
 
 
-def run(command, timeout_s=30, env=None):
+def run(command, timeout_s=60, env=None):
     """Runs a program that must succeed; returns its output."""
     process = Process(command, env)
     return process.expect_success(timeout_s)
 
 
-def run_status(command, timeout_s=30, env=None):
+def run_status(command, timeout_s=60, env=None):
     """Runs a program; returns (exit status, output)."""
     process = Process(command, env)
     return process.wait(timeout_s), process.output()
