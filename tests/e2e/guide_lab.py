@@ -149,6 +149,8 @@ class Reader:
     """Types what the sections of a page say. `close` ends what runs, by id, in the reverse order:
     each has to end well. A failure names the line of the page."""
 
+    longest_wait_s = 60  # For a line to be printed.
+
     def __init__(self, page, has_interface):
         self._page = page
         # Who is started in the background by a shell hands it on that SIGINT is ignored.
@@ -187,7 +189,7 @@ class Reader:
             if not line.strip():
                 continue
             pattern = prints(line)
-            deadline = time.monotonic() + 60 * PATIENCE
+            deadline = time.monotonic() + self.longest_wait_s * PATIENCE
             while not pattern.search(self._printed()):
                 if time.monotonic() > deadline:
                     raise Failed(f"{self._page}:{number}: nothing printed: {line}\n"

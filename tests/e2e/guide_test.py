@@ -2,6 +2,7 @@
 """Types what README.md and docs/guide tell a reader to type. `guide_text.py` has the rules."""
 import textwrap
 import unittest
+from unittest import mock
 
 from guide_lab import Reader
 from guide_text import sections
@@ -39,8 +40,6 @@ def read_blocks(page, blocks):
 
 
 class GuideTest(unittest.TestCase):
-    """One test for each page; made below."""
-
     def test_what_is_not_run_says_why(self):
         left_out = [(f"{page.relative_to(ROOT)}:{block.line}: {block.reason}")
                     for page in PAGES for section in sections(page.read_text(encoding="utf-8"))
@@ -51,12 +50,16 @@ class GuideTest(unittest.TestCase):
 
 
 def add_page(page):
-    def test(self):
+    """A class for each page: pages are read side by side."""
+
+    def test_what_it_says_works(self):
         del self
         count = read(page.relative_to(ROOT), page.read_text(encoding="utf-8"))
         print(f"   {page.relative_to(ROOT)}: {count} commands", flush=True)
 
-    setattr(GuideTest, "test_" + page.stem.lower().replace("-", "_"), test)
+    name = page.stem.title().replace("-", "") + "PageTest"
+    globals()[name] = type(name, (unittest.TestCase,), {
+        "__module__": __name__, test_what_it_says_works.__name__: test_what_it_says_works})
 
 
 for each in PAGES:
@@ -86,15 +89,16 @@ class RulesTest(unittest.TestCase):
             """)
 
     def test_a_line_that_is_not_printed(self):
-        self.expect_failure("page:8: nothing printed: 12 oranges", """
-            Text:
+        with mock.patch.object(Reader, "longest_wait_s", 1):
+            self.expect_failure("page:8: nothing printed: 12 oranges", """
+                Text:
 
-                echo 5 apples
+                    echo 5 apples
 
-            <!-- output -->
+                <!-- output -->
 
-                12 oranges
-            """)
+                    12 oranges
+                """)
         self.assertEqual(read("page", "Text:\n\n    echo 5 apples\n\n<!-- output -->\n\n"
                               "    12 apples\n"), 1)
 
