@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of the connection manager: which fds of the program they are, and how they are opened and
-// written on behalf of the program.
 #include "verbs-shim/cm_commands.h"
 
 #include <fcntl.h>

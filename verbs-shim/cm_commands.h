@@ -11,7 +11,7 @@
 
 namespace uroce::shim {
 
-// Records which fds of the program are files of the connection manager.
+// ---- Which fds of the program are such files ----
 
 /// An open file of the connection manager, as the daemon knows it. Any thread. A copy may outlive
 /// the file, but not its connection.
@@ -56,7 +56,7 @@ class CmFiles {
   static Chunk* chunks_[kChunks];  ///< Allocated when needed, never freed.
 };
 
-// Opens and writes files of the connection manager on behalf of the program.
+// ---- Opening and writing them ----
 
 /// Result of OpenCm: the shim does not serve the node, and the caller opens what has its name.
 inline constexpr int kNotOurs = -2;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes and ends completion channels and completion queues, and tells which rings of workers a
-// completion queue has.
 #include "verbs-shim/completion_queue.h"
 
 #include <unistd.h>
@@ -73,7 +71,7 @@ int ResizeCq(CompletionQueue& cq, int cqe) {
   return 0;
 }
 
-// Makes and ends completion channels and completion queues.
+// ---- Channels and queues ----
 
 void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,
                             const uint32_t* completed, uint32_t given) {

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection to the daemon finds its objects by: queue pairs by the handle in a CQE, objects
-// by the number in an event, and the ids of the connection manager that get an event when the
-// daemon ends.
 #include "verbs-shim/connection_tables.h"
 
 #include "verbs-shim/objects.h"

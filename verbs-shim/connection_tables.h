@@ -13,7 +13,8 @@
 
 namespace uroce::shim {
 
-// The rdma_cm ids of a program. When the daemon is gone, the shim makes their last events itself.
+// ---- The ids of rdma_cm ----
+// When the daemon is gone, the shim makes their last events itself.
 
 /// The ids of one connection. Any thread, without locks: a program uses an id on one thread at a
 /// time.
@@ -49,8 +50,9 @@ class CmIds {
   Chunk* chunks_[kMost / kChunkIds] = {};  ///< Allocated when needed, never freed.
 };
 
-// The objects that events can concern. Each has a number, which the daemon is told and repeats in
-// the records of events. A record whose number names no object has no effect.
+// ---- The objects that events can concern ----
+// Each has a number, which the daemon is told and repeats in the records of events. A record whose
+// number names no object has no effect.
 
 enum class EventKind : uint8_t { kCompletion, kCq, kQueuePair, kSharedReceiveQueue };
 
@@ -93,7 +95,7 @@ class EventTable {
   EventSource* chains_[kChains] = {};
 };
 
-// Finds the queue pair by the handle in a CQE. Pollers look it up without a lock.
+// ---- Queue pairs by the handle in a CQE ----
 
 struct QueuePair;
 

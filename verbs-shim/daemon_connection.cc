@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's connection to the daemon: the control socket, the arena and the doorbells, and the
-// checks of the fds that the daemon sends.
 #include "verbs-shim/daemon_connection.h"
 
 #include <errno.h>
@@ -46,6 +44,8 @@ bool IsAnonymous(int fd) {
   struct stat status;
   return StatusOf(fd, status) && (status.st_mode & S_IFMT) == 0;
 }
+
+// ---- The connection ----
 
 namespace {
 

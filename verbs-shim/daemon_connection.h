@@ -15,8 +15,8 @@
 
 namespace uroce::shim {
 
-// Checks the kinds of the fds that the daemon sends: access to their memory and writes to them must
-// neither end the program nor block it.
+// ---- The kinds of the fds that the daemon sends ----
+// Access to their memory and writes to them must neither end the program nor block it.
 
 /// Whether `fd` is a memory file of `size_bytes` or more, which cannot shrink and has ordinary
 /// pages: accesses to its mapping never raise SIGBUS.
@@ -26,7 +26,7 @@ bool IsSealedMemory(int fd, uint64_t size_bytes);
 /// write to such an fd neither raises SIGPIPE nor waits for a peer.
 bool IsAnonymous(int fd);
 
-// The connection of the process to the daemon: control socket, arena, doorbells.
+// ---- The connection ----
 
 /// The state of a connection. It starts as kLive and changes at most once.
 enum class ConnectionState : uint32_t {

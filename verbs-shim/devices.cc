@@ -9,7 +9,7 @@
 
 namespace uroce::shim {
 
-// The device list: our devices first, then those of the real library.
+// ---- The list ----
 
 constinit Device g_devices[UROCE_MAX_DEVICES] = {};
 
@@ -164,7 +164,7 @@ UROCE_EXPORT int ibv_get_device_index(ibv_device* device) {
 
 }  // extern "C"
 
-// Answers ibv_read_sysfs_file for the sysfs files of our devices.
+// ---- ibv_read_sysfs_file ----
 
 extern "C" int ibv_read_sysfs_file(const char* directory, const char* file, char* buffer,
                                    size_t size);

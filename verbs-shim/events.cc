@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion and asynchronous events: the streams that the daemon writes, ibv_get_*_event and
-// ibv_ack_*_events.
 #include "verbs-shim/events.h"
 
 #include <errno.h>
@@ -162,7 +160,7 @@ bool EventStream::TakeAhead(EventTable& table, int fd) {
 
 void EventStream::Free() { free(ahead_); }
 
-// Completion and asynchronous events: ibv_get_*_event and ibv_ack_*_events.
+// ---- ibv_get_*_event and ibv_ack_*_events ----
 
 namespace {
 

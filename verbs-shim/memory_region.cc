@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions and memory windows, and how the registration of memory sends its requests to the
-// daemon. Return codes: docs/protocol/verbs-semantics.md, section 5.
 #include "verbs-shim/memory_region.h"
 
 #include <sys/mman.h>
@@ -19,7 +17,7 @@
 
 namespace uroce::memory {
 
-// The commands of memory registration over a connection's sockets.
+// ---- The commands of memory registration over a connection's sockets ----
 
 namespace {
 
@@ -181,8 +179,8 @@ Daemon DaemonOf(DaemonConnection& connection) {
 
 }  // namespace uroce::memory
 
-// Memory regions. Return codes: docs/protocol/verbs-semantics.md, section 5; ibv_rereg_mr(3),
-// ibv_advise_mr(3).
+// ---- Memory regions ----
+// ibv_rereg_mr(3), ibv_advise_mr(3).
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -422,8 +420,8 @@ UROCE_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
 
 namespace uroce::shim {
 
-// Memory windows: ibv_alloc_mw(3), ibv_bind_mw(3). A bind is a work request of a queue pair
-// (post.cc).
+// ---- Memory windows ----
+// ibv_alloc_mw(3), ibv_bind_mw(3). A bind is a work request of a queue pair (post.cc).
 
 ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type) {
   auto* mw = Make<ibv_mw>();

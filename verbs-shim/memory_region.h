@@ -10,7 +10,7 @@
 
 namespace uroce::memory {
 
-// The daemon of a connection, as the code that registers memory uses it.
+// ---- The daemon of a connection, as the code that registers memory uses it ----
 
 /// Valid as long as the connection. Cheap: callers make one for each call.
 Daemon DaemonOf(shim::DaemonConnection& connection);
@@ -24,7 +24,7 @@ Daemon DaemonOf(shim::DaemonConnection& connection);
 
 namespace uroce::shim {
 
-// A memory region that this library made.
+// ---- Regions that this library made ----
 
 struct MemoryRegion {
   ibv_mr verbs;

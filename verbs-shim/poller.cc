@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread waits whose polls of completion queues find nothing, and the time slices of threads
-// that poll on a core that others use too.
 #include "verbs-shim/poller.h"
 
 #include <errno.h>
@@ -14,6 +12,9 @@
 #include "verbs-shim/support.h"
 
 namespace uroce::shim {
+
+// ---- Time slices ----
+
 namespace {
 
 constexpr uint64_t kShortSliceNs = 100'000;  ///< The shortest that Linux grants.
@@ -28,6 +29,8 @@ void AskForShortSlices() {
   attr.slice_ns = kShortSliceNs;
   syscall(SYS_sched_setattr, 0, &attr, 0);
 }
+
+// ---- The waits of a thread ----
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 namespace uroce::shim {
 
-// The time slices of threads that poll on a core that others use too.
+// ---- The time slices of threads that poll on a core that others use too ----
 
 /// How the kernel schedules a thread: what sched_setattr(2) takes, for which libc has no header.
 struct SchedAttr {
@@ -30,7 +30,7 @@ struct SchedAttr {
 /// it has.
 void AskForShortSlices();
 
-// How a thread waits whose polls of completion queues find nothing.
+// ---- The waits of a thread ----
 
 /// The waits of one thread. It yields its core; where others want the core, it sleeps until one of
 /// the queues that it polls has a CQE (pipeline/shm/abi/uroce_arena.h, `pollers`). Measured, 2

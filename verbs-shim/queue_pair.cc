@@ -12,8 +12,6 @@
 
 namespace uroce::shim {
 
-// Makes, changes and ends queue pairs. The daemon decides which change is legal.
-
 namespace {
 
 UROCE_REAL(ibv_create_qp, "IBVERBS_1.1");
@@ -336,7 +334,7 @@ UROCE_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, ui
 
 namespace uroce::shim {
 
-// Attaches queue pairs to multicast groups: ibv_attach_mcast(3).
+// ---- Multicast groups: ibv_attach_mcast(3) ----
 
 namespace {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls the functions that this library replaces: those of the installed libibverbs, for objects
-// that are not this library's, and those of libc.
 #include "verbs-shim/real_library.h"
 
 #include <dlfcn.h>

@@ -10,7 +10,7 @@
 
 namespace uroce::shim {
 
-// Finds the definition in libc of a function that this library replaces.
+// ---- Definitions in libc of functions that this library replaces ----
 
 /// Looks the function up once. A hook may run before any constructor and in a signal handler: so a
 /// constructor of ours calls first, or the hook looks the function up itself.
@@ -35,7 +35,7 @@ class NextFunction {
 
 }  // namespace uroce::shim
 
-// Calls the installed libibverbs, for objects that are not this library's.
+// ---- The installed libibverbs ----
 
 /// Marks a definition that programs may see.
 #define UROCE_EXPORT __attribute__((visibility("default")))

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces a C++ library in the shim, which runs inside programs of others and needs only libc:
-// objects, scopes, clocks, and the lock of one queue.
 #include "verbs-shim/support.h"
 
 #include <errno.h>

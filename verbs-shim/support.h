@@ -18,9 +18,6 @@
 
 namespace uroce::shim {
 
-// Replaces a C++ library in the shim: the shim runs inside programs of others and needs only
-// libc.
-
 /// Makes a zeroed and constructed object in cache lines of its own, or returns null. `Free` frees
 /// it; T needs no destructor.
 template <typename T>
@@ -87,7 +84,8 @@ inline decltype(nullptr) FailWith(int error) {
   return nullptr;
 }
 
-// The lock of one queue. Verbs are thread safe per object, and post and poll must not block.
+// ---- The lock of one queue ----
+// Verbs are thread safe per object, and post and poll must not block.
 
 /// Held for some tens of nanoseconds. Uses no locked instruction while the process has one thread.
 /// A waiter soon yields its core: the holder may have been preempted.

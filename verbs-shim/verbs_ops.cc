@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs that programs call through the tables in ibv_context, helpers of several sources, and
-// the conversion of attributes between verbs and the ABI of the daemon.
 #include "verbs-shim/verbs_ops.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
 
 namespace uroce::shim {
 
-// Converts attributes of queue pairs and address handles between verbs and the ABI of the daemon.
+// ---- Attributes of queue pairs and address handles, between verbs and the ABI of the daemon ----
 
 uroce_qp_cap ToAbi(const ibv_qp_cap& cap);
 ibv_qp_cap FromAbi(const uroce_qp_cap& cap);
@@ -26,8 +26,6 @@ ibv_qp_attr FromAbi(const uroce_qp_attr& attr);
 inline ibv_qp_state StateFromAbi(uint32_t state) {
   return state < IBV_QPS_ERR ? static_cast<ibv_qp_state>(state) : IBV_QPS_ERR;
 }
-
-// The verbs that programs call through the tables in ibv_context, and helpers of several sources.
 
 // ---- ibv_context.ops ----
 ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type);

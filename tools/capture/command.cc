@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce capture`: its options and limits, with the words of dumpcap(1), and one run of it.
 #include "tools/capture/command.h"
 
 #include <signal.h>
@@ -21,6 +20,9 @@
 #include "tools/client/control_client.h"
 
 namespace uroce::tools {
+
+// ---- Limits ----
+
 namespace {
 
 constexpr uint64_t kKilobyteBytes = 1000;
@@ -78,6 +80,8 @@ bool IsReached(const CaptureLimits& limits, const CaptureAmount& amount) {
   return Exceeds(amount.bytes, limits.bytes) || Exceeds(amount.packets, limits.packets) ||
          Exceeds(amount.duration_ns, limits.duration_ns);
 }
+
+// ---- A run ----
 
 namespace {
 

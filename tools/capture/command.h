@@ -11,7 +11,7 @@
 
 namespace uroce::tools {
 
-// Limits of a capture file and of a capture, with the words of dumpcap(1).
+// ---- Limits ----
 
 /// Bounds on a file or on a whole capture; 0 means no bound.
 struct CaptureLimits {
@@ -40,7 +40,7 @@ bool BoundsOneFile(const CaptureLimits& limits);
 /// Whether a bound other than that on files is reached.
 bool IsReached(const CaptureLimits& limits, const CaptureAmount& amount);
 
-// `uroce capture`: writes frames of the daemon's devices into pcapng files, live.
+// ---- Options, and a run ----
 
 struct CaptureOptions {
   std::string file;                ///< "-" is stdout.

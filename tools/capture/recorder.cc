@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records one capture from the shared rings, through a libpcap filter, into its files.
 #include "tools/capture/recorder.h"
 
 #include <pcap/pcap.h>
@@ -17,6 +16,9 @@
 #include "absl/strings/str_cat.h"
 
 namespace uroce::tools {
+
+// ---- The filter ----
+
 namespace {
 
 constexpr int kAnySnapLength = 262144;  // libpcap's own maximum.
@@ -53,6 +55,8 @@ bool PacketFilter::Matches(std::span<const uint8_t> frame, uint32_t wire_length_
   return pcap_offline_filter(program_.get(), &header, frame.data()) != 0;
 }
 
+// ---- Blocks that wait to be written together ----
+
 namespace {
 
 // From this size on, a copy costs more than one more part in writev.
@@ -87,6 +91,8 @@ void CaptureBatch::Clear() {
   borrowed_.clear();
   borrowed_bytes_ = 0;
 }
+
+// ---- The recorder ----
 
 namespace {
 

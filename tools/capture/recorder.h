@@ -17,8 +17,6 @@
 #include "tools/capture/rings.h"
 #include "tools/client/control_client.h"
 
-// A libpcap filter expression on Ethernet frames.
-
 struct bpf_program;
 
 namespace uroce::tools {
@@ -38,7 +36,7 @@ class PacketFilter {
   std::unique_ptr<bpf_program, Free> program_;
 };
 
-// Blocks of a pcapng file that wait to be written together.
+// ---- Blocks that wait to be written together ----
 
 /// Large frames are not copied but written from their place, so that memory must hold them until
 /// the batch is cleared.
@@ -64,7 +62,7 @@ class CaptureBatch {
   uint64_t borrowed_bytes_ = 0;
 };
 
-// Records one capture from the shared rings, through the filter, into its files.
+// ---- The recorder ----
 
 /// Runs on the tool's one thread. Every file begins with its interfaces and ends with their
 /// statistics, so that each can be read alone.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the byte rings of a capture, one for each worker, and merges them into one sequence of
-// frames.
 #include "tools/capture/rings.h"
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 
 namespace uroce::tools {
 
-// Reads one worker's byte ring of a capture, in memory shared with the daemon.
+// ---- The byte ring of one worker, in memory shared with the daemon ----
 
 enum class [[nodiscard]] CaptureTakeResult : uint8_t{
     kOk, kEmpty,
@@ -53,7 +53,7 @@ class CaptureRing {
   uint64_t looked_bytes_ = 0;
 };
 
-// Merges the rings of a capture, one for each worker, into one sequence of frames.
+// ---- The rings of all workers ----
 
 /// Takes frames in order of time, up to the time before which no worker can add a frame any more. A
 /// single ring is always in order: its frames can be taken at once.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts programs with liburoce.so in front of libibverbs, and tells whether libraries can be
-// preloaded into a program.
 #include "tools/client/launch.h"
 
 #include <elf.h>
@@ -19,6 +17,9 @@
 #include "absl/strings/str_split.h"
 
 namespace uroce::tools {
+
+// ---- Whether libraries can be preloaded into a program ----
+
 namespace {
 
 #if defined(__x86_64__)
@@ -79,6 +80,8 @@ absl::Status CheckTakesPreload(const std::string& program) {
   return absl::FailedPreconditionError(
       absl::StrCat("cannot run ", path, ": ", obstacle, ", so liburoce.so cannot be put in front"));
 }
+
+// ---- A program with liburoce.so in front of libibverbs ----
 
 namespace {
 

@@ -11,14 +11,14 @@
 
 namespace uroce::tools {
 
-// Whether libraries can be preloaded into a program.
+// ---- Whether libraries can be preloaded into a program ----
 
 /// Ok for programs that the dynamic linker starts, for scripts, and for files that do not exist or
 /// cannot be read: running those reports the error. Errors: FailedPrecondition, with the reason,
 /// for programs into which no library can be preloaded.
 absl::Status CheckTakesPreload(const std::string& program);
 
-// Starts programs with liburoce.so in front of libibverbs.
+// ---- A program with liburoce.so in front of libibverbs ----
 
 /// The environment variables that make a program find the daemon.
 struct LaunchEnvironment {

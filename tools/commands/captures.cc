@@ -24,6 +24,8 @@
 
 namespace uroce::tools {
 
+// ---- Flags that uroce-extcap shares ----
+
 namespace {
 
 /// Has the flag take words instead of the numbers that they stand for.
@@ -64,6 +66,8 @@ void AddCaptureFlags(const Command& app, CaptureOptions& options) {
                "Memory in which packets wait for this program (default: 64 MiB)")
       .Check(uint64_t{1} << 16, uint64_t{1} << 32);
 }
+
+// ---- capture and flight ----
 
 namespace {
 

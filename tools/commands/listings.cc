@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sub-commands that show the daemon's objects, such as `uroce qp`, once or again after each
-// interval; `uroce top` and `uroce monitor`.
 #include "tools/commands/listings.h"
 
 #include <algorithm>
@@ -29,6 +27,9 @@
 #include "tools/views/terminal.h"
 
 namespace uroce::tools {
+
+// ---- Listings ----
+
 namespace {
 
 /// Fetches a dump. qpn= selects what the queue pair uses where objects have no such number.
@@ -180,6 +181,8 @@ void AddListings(const Command& app, Invocation& invocation) {
   add("peers", "NICs that queue pairs are connected to", UROCE_DUMP_PEERS);
   add("cm", "Connections of librdmacm programs", UROCE_DUMP_CM);
 }
+
+// ---- top and monitor ----
 
 namespace {
 

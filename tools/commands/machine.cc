@@ -21,6 +21,9 @@
 #include "tools/views/listing.h"
 
 namespace uroce::tools {
+
+// ---- run and env ----
+
 namespace {
 
 // As of shells and env(1).
@@ -87,6 +90,8 @@ void AddLaunchers(const Command& app, Invocation& invocation,
   env.OnChosen(
       [&invocation] { invocation.exit_status = PrintEnvironment(invocation.SocketPath()); });
 }
+
+// ---- doctor and extcap ----
 
 namespace {
 

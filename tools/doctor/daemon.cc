@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the daemon as a program meets it: its socket, its version, its devices, and the CPU that
-// its workers get.
 #include "tools/doctor/daemon.h"
 
 #include <ifaddrs.h>
@@ -30,6 +28,9 @@
 #include "tools/views/dump_view.h"
 
 namespace uroce::tools {
+
+// ---- Its socket, version, devices and memory regions ----
+
 namespace {
 
 constexpr uint32_t kLargestPathMtu = 4096;
@@ -326,6 +327,8 @@ Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced) {
   for (const CutRegion& region : facts.cut_regions) findings.push_back(CheckRegion(region));
   return findings;
 }
+
+// ---- The CPUs that the daemon's workers get ----
 
 namespace {
 

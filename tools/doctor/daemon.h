@@ -14,7 +14,7 @@
 
 namespace uroce::tools {
 
-// Checks the daemon as a program meets it: its socket, its version, its devices.
+// ---- Its socket, version, devices and memory regions ----
 
 struct DaemonDevice {
   std::string name;
@@ -61,7 +61,7 @@ void ParseRegions(const std::string& json, DaemonFacts& facts);
 /// `uroced` is the command that starts a daemon.
 Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced);
 
-// Checks whether the daemon's workers get the CPUs that they could use.
+// ---- The CPUs that the daemon's workers get ----
 
 /// A worker's thread, since it began.
 struct WorkerShare {

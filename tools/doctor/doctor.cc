@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce doctor`: finds what this machine lacks, the programs that people use with uroce, and the
-// commands that mend what is missing.
 #include "tools/doctor/doctor.h"
 
 #include <dlfcn.h>
@@ -23,6 +21,9 @@
 #include "tools/extcap/extcap.h"
 
 namespace uroce::tools {
+
+// ---- Programs and libraries ----
+
 namespace {
 
 /// A program, and the package that has it.
@@ -103,6 +104,8 @@ Findings CheckPrograms(const ProgramFacts& facts) {
   }
   return findings;
 }
+
+// ---- All checks ----
 
 namespace {
 

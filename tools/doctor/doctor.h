@@ -10,7 +10,7 @@
 
 namespace uroce::tools {
 
-// Finds programs and libraries that people use with uroce, and names the packages that have them.
+// ---- Programs and libraries, and the packages that have them ----
 
 struct ProgramFacts {
   std::vector<std::string> found;  ///< The programs that were found, of those looked for.
@@ -24,7 +24,7 @@ struct ProgramFacts {
 ProgramFacts ReadPrograms();
 Findings CheckPrograms(const ProgramFacts& facts);
 
-// `uroce doctor`: finds what this machine lacks, and the commands that mend it.
+// ---- All checks ----
 
 /// Runs all checks on this machine, with the daemon of `socket_path`.
 Findings Examine(const std::string& socket_path);

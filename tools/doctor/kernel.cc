@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks what the kernel gives: its version and the CPU, hugepages, capabilities and devices, and
-// limits that a daemon and its programs may reach.
 #include "tools/doctor/kernel.h"
 
 #include <fcntl.h>
@@ -26,6 +24,9 @@
 #include "pipeline/wire/icrc.h"
 
 namespace uroce::tools {
+
+// ---- The kernel's version, and the CPU ----
+
 namespace {
 
 #if defined(__x86_64__)
@@ -116,6 +117,8 @@ Findings CheckKernel(const KernelFacts& facts) {
   return {CheckVersion(facts), CheckCpu(facts), CheckPages(facts)};
 }
 
+// ---- Hugepages ----
+
 namespace {
 
 constexpr char kDirectory[] = "/sys/kernel/mm/hugepages";
@@ -160,6 +163,8 @@ Findings CheckHugepages(const std::vector<HugepagePool>& pools, bool daemon_runs
   }
   return {{Level::kOk, "hugepages", amount, ""}};
 }
+
+// ---- Capabilities and devices ----
 
 namespace {
 
@@ -236,6 +241,8 @@ PermissionFacts ReadPermissions(const Machine& machine) {
 Findings CheckPermissions(const PermissionFacts& facts) {
   return {CheckNetwork(facts), CheckTun(facts), CheckUserfaultfd(facts)};
 }
+
+// ---- Limits ----
 
 namespace {
 

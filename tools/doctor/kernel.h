@@ -14,7 +14,7 @@
 
 namespace uroce::tools {
 
-// Checks the kernel's version and the CPU against the needs of uroce.
+// ---- The kernel's version, and the CPU ----
 
 struct KernelFacts {
   int major = 0;
@@ -28,7 +28,7 @@ struct KernelFacts {
 KernelFacts ReadKernel(const Machine& machine);
 Findings CheckKernel(const KernelFacts& facts);
 
-// Checks hugepages: reserved, free, and enough for a daemon.
+// ---- Hugepages ----
 
 /// The hugepages of one size.
 struct HugepagePool {
@@ -42,7 +42,7 @@ std::vector<HugepagePool> ReadHugepages(const Machine& machine);
 /// `daemon_runs`: the pages in use may then be the daemon's.
 Findings CheckHugepages(const std::vector<HugepagePool>& pools, bool daemon_runs);
 
-// Checks what a daemon that this user starts could use: capabilities and devices.
+// ---- Capabilities and devices, for a daemon that this user starts ----
 
 /// A device file, and whether this user may open it.
 struct DeviceFile {
@@ -62,7 +62,7 @@ struct PermissionFacts {
 PermissionFacts ReadPermissions(const Machine& machine);
 Findings CheckPermissions(const PermissionFacts& facts);
 
-// Checks limits that a running daemon and its programs may reach.
+// ---- Limits that a running daemon and its programs may reach ----
 
 /// The daemon, or a process that registered memory.
 struct ProcessFacts {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the files under /proc, /sys and /dev for the checks of `uroce doctor`, and the result of a
-// check.
 #include "tools/doctor/machine.h"
 
 #include <unistd.h>

@@ -10,7 +10,7 @@
 
 namespace uroce::tools {
 
-// The result of a check of `uroce doctor`.
+// ---- Findings ----
 
 enum class Level : uint8_t {
   kOk,
@@ -28,8 +28,7 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
-// Reads the files under /proc, /sys and /dev for the checks. Tests choose another root for the
-// paths.
+// ---- Files, below a root that tests choose ----
 
 /// Paths are absolute, as on the machine. A file that cannot be read gives no value; each check
 /// decides what that means.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the network of this machine: kernel interfaces, Ethernet adapters on PCI, and others that
-// receive on RoCEv2's UDP port or have the daemon's addresses.
 #include "tools/doctor/network.h"
 
 #include <linux/if_arp.h>
@@ -19,6 +17,9 @@
 #include "absl/strings/str_split.h"
 
 namespace uroce::tools {
+
+// ---- Kernel interfaces ----
+
 namespace {
 
 constexpr char kDirectory[] = "/sys/class/net";
@@ -68,6 +69,8 @@ Findings CheckInterfaces(const std::vector<KernelInterface>& interfaces) {
   if (findings.empty()) findings.push_back({Level::kOk, "interfaces", "none is up", ""});
   return findings;
 }
+
+// ---- Ethernet adapters on PCI ----
 
 namespace {
 
@@ -183,6 +186,8 @@ Findings CheckNics(const NicFacts& facts) {
   return findings;
 }
 
+// ---- Processes that hold sockets ----
+
 namespace {
 
 /// Moves the sockets that a process holds from `inodes` to `holders`.
@@ -213,6 +218,8 @@ std::map<std::string, SocketHolder> FindHolders(const Machine& machine,
   for (const std::string& inode : inodes) holders[inode] = {};
   return holders;
 }
+
+// ---- RoCEv2's UDP port ----
 
 namespace {
 
@@ -276,6 +283,8 @@ Findings CheckRocePort(const RocePortFacts& facts, bool beside_kernel) {
   }
   return findings;
 }
+
+// ---- Addresses that several NICs serve ----
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 namespace uroce::tools {
 
-// Checks kernel interfaces that a port could use, and the RoCE packets that their MTU carries.
+// ---- Kernel interfaces, and the RoCE packets that their MTU carries ----
 
 struct KernelInterface {
   std::string name;
@@ -30,7 +30,7 @@ uint32_t RoceMtu(uint32_t mtu_bytes);
 std::vector<KernelInterface> ReadInterfaces(const Machine& machine);
 Findings CheckInterfaces(const std::vector<KernelInterface>& interfaces);
 
-// Checks Ethernet adapters on PCI: which driver has them, and whether a daemon could drive them.
+// ---- Ethernet adapters on PCI, and whether a daemon could drive them ----
 
 struct PciNic {
   std::string address;                  ///< 0000:3b:00.0
@@ -50,7 +50,7 @@ struct NicFacts {
 NicFacts ReadNics(const Machine& machine);
 Findings CheckNics(const NicFacts& facts);
 
-// Finds the processes that hold sockets.
+// ---- Processes that hold sockets ----
 
 struct SocketHolder {
   pid_t pid = 0;     ///< 0: no process that this user may inspect, or the kernel.
@@ -63,7 +63,7 @@ struct SocketHolder {
 std::map<std::string, SocketHolder> FindHolders(const Machine& machine,
                                                 std::set<std::string> inodes);
 
-// Finds others in this network namespace that receive on RoCEv2's UDP port, 4791.
+// ---- Others in this network namespace that receive on RoCEv2's UDP port, 4791 ----
 
 struct RocePortFacts {
   std::vector<SocketHolder> holders;      ///< One per process.
@@ -78,7 +78,7 @@ RocePortFacts ReadRocePort(const Machine& machine);
 /// Other holders of the port are a problem then; otherwise they are a note.
 Findings CheckRocePort(const RocePortFacts& facts, bool beside_kernel);
 
-// Finds addresses of this network namespace that several NICs of uroced serve.
+// ---- Addresses of this network namespace that several NICs of uroced serve ----
 
 /// Addresses of an interface that the same NICs serve.
 struct SharedAddresses {

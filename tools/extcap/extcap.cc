@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answers of uroce-extcap to Wireshark, and the folders in which Wireshark finds it.
 #include "tools/extcap/extcap.h"
 
 #include <unistd.h>
@@ -20,6 +19,9 @@
 #include "tools/views/dump_view.h"
 
 namespace uroce::tools {
+
+// ---- Answers ----
+
 namespace {
 
 constexpr char kHelp[] = "https://www.wireshark.org/docs/man-pages/extcap.html";
@@ -87,6 +89,8 @@ std::string DescribeOptions() {
 std::string DeviceOfInterface(const std::string& interface) {
   return interface == kAllDevices ? "" : interface;
 }
+
+// ---- Folders ----
 
 namespace {
 

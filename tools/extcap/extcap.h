@@ -11,7 +11,7 @@
 
 namespace uroce::tools {
 
-// Writes the answers of uroce-extcap to Wireshark, in the format of extcap(4). Pure.
+// ---- Answers, in the format of extcap(4). Pure ----
 
 /// Interface that stands for all devices of the daemon.
 inline constexpr absl::string_view kAllDevices = "uroce";
@@ -38,8 +38,7 @@ std::string DescribeOptions();
 /// The device of an interface that DescribeInterfaces names; "" for all devices.
 std::string DeviceOfInterface(const std::string& interface);
 
-// Finds the folders in which Wireshark looks for capture programs and dissectors, and the places of
-// uroce-extcap and uroce.lua there.
+// ---- Folders ----
 
 /// Wireshark's folders; "" for a folder that Wireshark does not have.
 struct ExtcapFolders {

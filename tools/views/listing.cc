@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the daemon's JSON dumps as tables for people and as JSON: the names of the listings, their
-// filters and their text.
 #include "tools/views/listing.h"
 
 #include <algorithm>
@@ -21,6 +19,9 @@
 #include "tools/views/terminal.h"
 
 namespace uroce::tools {
+
+// ---- Listings and filters ----
+
 namespace {
 
 constexpr Listing kListings[] = {
@@ -122,6 +123,8 @@ absl::StatusOr<std::string> OnlyUsedBy(uint32_t qpn, const std::string& queue_pa
   return dump->dump();
 }
 
+// ---- The settings of the daemon, as TOML ----
+
 namespace {
 
 // Strings, numbers, truth and lists of strings are written alike in JSON and TOML.
@@ -166,6 +169,8 @@ absl::StatusOr<std::string> RenderConfig(const std::string& json) {
   AppendLines(settings, text);
   return text + tables;
 }
+
+// ---- Tables and JSON ----
 
 namespace {
 

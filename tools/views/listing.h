@@ -14,7 +14,7 @@
 
 namespace uroce::tools {
 
-// What the commands that list objects have in common: the names of their JSON, and their filters.
+// ---- Listings: names of their JSON, and filters ----
 
 /// A command that lists the objects of a dump.
 struct Listing {
@@ -49,12 +49,12 @@ bool IsUsedByQueuePairs(uroce_dump_what what);
 absl::StatusOr<std::string> OnlyUsedBy(uint32_t qpn, const std::string& queue_pairs,
                                        uroce_dump_what what, const std::string& json);
 
-// The settings of the daemon as a file that `uroced --config` takes.
+// ---- The settings of the daemon ----
 
 /// TOML of a dump UROCE_DUMP_CONFIG: settings, [limits], then [[port]], [[wire]] and [[switch]].
 absl::StatusOr<std::string> RenderConfig(const std::string& json);
 
-// Shows the daemon's JSON dumps as tables for people.
+// ---- Tables and JSON ----
 
 /// The options of the display.
 struct RenderOptions {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows rates between two dumps: of counters, and of the programs and queue pairs that send and
-// receive most.
 #include "tools/views/rates.h"
 
 #include <algorithm>
@@ -21,6 +19,9 @@
 #include "tools/views/terminal.h"
 
 namespace uroce::tools {
+
+// ---- Counters ----
+
 namespace {
 
 constexpr double kBitsPerByte = 8;
@@ -113,6 +114,8 @@ std::string ScaledText(double value, absl::string_view unit) {
 std::string CounterName(const std::string& name) {
   return std::string(absl::StripPrefix(name, "counters."));
 }
+
+// ---- Programs and queue pairs ----
 
 namespace {
 

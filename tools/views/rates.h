@@ -11,7 +11,7 @@
 
 namespace uroce::tools {
 
-// Shows rates of counters between two dumps.
+// ---- Counters ----
 
 /// A table of the counters that changed from `before` to `after`, two dumps of UROCE_DUMP_STAT
 /// `seconds` apart: the difference and the rate. A counter that decreased is of a daemon that was
@@ -25,7 +25,7 @@ std::string ScaledText(double value, absl::string_view unit);
 /// The name to show. Counters are below a member of their own, whose name is left out.
 std::string CounterName(const std::string& name);
 
-// Shows which programs and queue pairs send and receive most.
+// ---- Programs and queue pairs ----
 
 /// Programs, and below them queue pairs, those with the highest rates first. `before` and `after`
 /// are two dumps of UROCE_DUMP_QP, `seconds` apart (> 0). A queue pair that `before` does not have

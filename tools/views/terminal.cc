@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is shown on a terminal: tables of text, and a whole terminal that shows one text after the
-// other.
 #include "tools/views/terminal.h"
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 
 namespace uroce::tools {
 
-// Text in columns that are as wide as their widest cell.
+// ---- A table of text ----
 
 /// Rows under a header. Cells with a number are aligned to the right.
 class TextTable {
@@ -28,7 +28,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A whole terminal that shows one text after the other.
+// ---- The whole terminal ----
 
 /// The terminal of standard input and output, until the end of the object. One at a time.
 class Screen {

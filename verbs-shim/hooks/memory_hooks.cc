@@ -11,8 +11,9 @@
 #include "verbs-shim/memory/segv_action.h"
 #include "verbs-shim/real_library.h"
 
-// The hook on libc's madvise: see memory/advice.h. System calls that programs make without libc are
-// not seen: verbs-shim/memory/README.md tells the consequences.
+// ---- madvise ----
+// See memory/memory.h, Advise. System calls that programs make without libc are not seen: verbs-
+// shim/memory/README.md tells the consequences.
 
 extern "C" {
 
@@ -28,9 +29,9 @@ UROCE_EXPORT int madvise(void* address, size_t length, int advice) noexcept {
 
 namespace uroce::shim {
 
-// Hooks on libc's functions that change or tell the action of a signal. While a handler of ours is
-// in front of the program's action for SIGSEGV (memory/segv_action.h), programs see and change
-// their own. Other signals are libc's matter. Async-signal-safe.
+// ---- The action of a signal ----
+// While a handler of ours is in front of the program's action for SIGSEGV (memory/segv_action.h),
+// programs see and change their own. Other signals are libc's matter. Async-signal-safe.
 
 namespace {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files behind memory: opens that of a shared mapping with the process's own rights, and tells
-// whether the program may write a file so long.
 #include "verbs-shim/memory/backing_file.h"
 
 #include <dirent.h>

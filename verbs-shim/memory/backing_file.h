@@ -12,7 +12,7 @@
 
 namespace uroce::memory {
 
-// The limit on the size of files that a program writes, memfds too: `ulimit -f`.
+// ---- The limit on the size of files that a program writes, memfds too: `ulimit -f` ----
 
 /// Whether the process may write or extend a file to `bytes`. If it did without, SIGXFSZ would end
 /// the program.
@@ -22,7 +22,7 @@ inline bool AllowsFileOf(uint64_t bytes) {
   return result != 0 || limit.rlim_cur >= bytes;
 }
 
-// Opens the files that this process has mapped shared, with the process's own rights.
+// ---- Files that this process has mapped shared ----
 
 /// The file behind a shared mapping, if this process can open it.
 struct BackingFile {

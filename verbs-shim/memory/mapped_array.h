@@ -14,8 +14,9 @@
 
 namespace uroce::memory {
 
-// An array that grows in pages of its own. It uses no heap, because the heap may be
-// write-protected, and because a program's own allocator must not see our allocations.
+// ---- An array that grows in pages of its own ----
+// It uses no heap, because the heap may be write-protected, and because a program's own allocator
+// must not see our allocations.
 
 inline constexpr size_t kFirstArrayBytes = 64 << 10;
 
@@ -76,7 +77,7 @@ class MappedArray {
   size_t capacity_ = 0;
 };
 
-// Objects in reusable slots, each known by its index.
+// ---- Objects in reusable slots, each known by its index ----
 
 /// For objects of static storage, like MappedArray. Free slots keep their last value.
 template <typename T>

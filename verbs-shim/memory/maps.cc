@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's mappings as the kernel tells them, how many the shim may add, and whether the
-// kernel counts pinned pages.
 #include "verbs-shim/memory/maps.h"
 
 #include <fcntl.h>
@@ -16,7 +14,7 @@
 
 namespace uroce::memory {
 
-// Reads and parses /proc/self/maps, without heap or stdio.
+// ---- /proc/self/maps, read and parsed without heap or stdio ----
 
 namespace {
 
@@ -189,7 +187,7 @@ int ReadMaps(AddressRange window, MappedArray<Vma>& vmas) {
   }
 }
 
-// Queries the kernel for single mappings by address, which saves reading all mappings before them.
+// ---- Single mappings by address, without reading all mappings before them ----
 
 namespace {
 
@@ -329,8 +327,6 @@ bool MapBudget::Take() {
   --left_;
   return true;
 }
-
-// Reads the count of /proc/self/status, which no system call tells.
 
 namespace {
 

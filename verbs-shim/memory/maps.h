@@ -10,7 +10,7 @@
 
 namespace uroce::memory {
 
-// The process's mappings, read from the kernel.
+// ---- Mappings ----
 
 inline constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t PageDown(uint64_t address) { return address & ~(kPageBytes - 1); }
@@ -78,7 +78,7 @@ VmaKind KindOf(const Vma& vma, std::string_view name);
 /// Clears `vmas`, and then calls QueryMaps, or ReadMaps where the kernel has no such query.
 [[nodiscard]] int FindMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas);
 
-// Limits how many more mappings this library makes. The kernel's limit also covers the program.
+// ---- How many mappings the shim may add ----
 
 /// A process may have at most vm.max_map_count mappings. At the limit the kernel also refuses the
 /// program's next malloc or thread. So swaps stop while an eighth of the mappings is still free. Of
@@ -98,7 +98,7 @@ class MapBudget {
   uint32_t refusals_ = 0;
 };
 
-// Whether the kernel holds pages of the program at their place.
+// ---- Pages that the kernel holds at their place ----
 
 /// Whether the kernel counts pinned pages of this process: buffers that are registered with
 /// io_uring or with another RDMA device. Whoever has pinned a page goes on using that page, so the

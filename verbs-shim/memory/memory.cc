@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// A registration from arguments to keys, and madvise of registered memory.
 #include "verbs-shim/memory/memory.h"
 
 #include <fcntl.h>
@@ -19,7 +18,8 @@
 
 namespace uroce::memory {
 
-// Registration: examines the memory, plans, swaps pages for segments, and tells the daemon.
+// ---- Registration ----
+// Examines the memory, plans, swaps pages for segments, and tells the daemon.
 
 namespace {
 
@@ -400,7 +400,8 @@ void SetPolicy(MrPolicy policy) {
   registry->has_policy = true;
 }
 
-// Applies advice to mappings of segments, which are shared where the program's own were private.
+// ---- Advice ----
+// Applied to mappings of segments, which are shared where the program's own were private.
 
 namespace {
 

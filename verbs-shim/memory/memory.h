@@ -11,7 +11,7 @@
 
 namespace uroce::memory {
 
-// Registers memory: makes a range of the application's memory accessible to the daemon.
+// ---- Registration ----
 
 /// The arguments of ibv_reg_mr and related verbs.
 struct MemoryRequest {
@@ -59,7 +59,7 @@ int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration);
 /// Overrides the environment variable UROCE_MR, which is otherwise read at the first registration.
 void SetPolicy(MrPolicy policy);
 
-// Gives madvise(2) of registered memory the effect that it has on ordinary memory.
+// ---- Advice ----
 
 /// Returns the kernel's result: 0 or a negative errno. Costs two loads for memory that no region
 /// was ever in. Dropped pages read as zeros, for the daemon too. Advice for a mapping is also given

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules that split a memory region into mapped and copied parts.
 #include "verbs-shim/memory/plan.h"
 
 #include <sys/mman.h>

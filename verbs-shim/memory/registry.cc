@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the process's registrations, its lock, and an approximate set of the swapped pages
-// for callers that must not wait for the lock.
 #include "verbs-shim/memory/registry.h"
 
 #include <pthread.h>

@@ -14,7 +14,7 @@
 
 namespace uroce::memory {
 
-// An approximate set of the swapped pages, for callers that must not wait for the lock.
+// ---- An approximate set of the swapped pages ----
 
 /// Counts swaps by address. One counter stands for 2 MB of addresses, and for others at multiples
 /// of some 128 GB from them. Written under the lock of the registrations, read by any thread. Pages
@@ -61,7 +61,7 @@ class SwappedPlaces {
   uint32_t total_ = 0;
 };
 
-// The state of this process's registrations, and their lock, which also delays forks.
+// ---- The registrations, and their lock, which also delays forks ----
 
 /// One per process. All members are used under the lock.
 struct Registry {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments that the daemon maps, the pages of them that regions use, and their private copies
-// for fork children.
 #include "verbs-shim/memory/segment_table.h"
 
 #include <sys/mman.h>
@@ -13,7 +11,7 @@
 
 namespace uroce::memory {
 
-// References of memory regions to pages of segments.
+// ---- References to pages of segments ----
 
 uint32_t SegmentTable::Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
                            uint32_t handle) {
@@ -98,7 +96,7 @@ bool SegmentTable::ListLive(const void* connection, MappedArray<LiveSegment>& li
   return true;
 }
 
-// Copies segments' pages before a fork and moves the copies into place in the child.
+// ---- Copies for fork children, made before the fork and moved into place in the child ----
 
 void ForkCopy::Take(const SegmentTable& segments, MappedArray<Vma>& mappings) {
   pieces_.Clear();

@@ -12,7 +12,7 @@
 
 namespace uroce::memory {
 
-// The segments that the daemon maps, and the pages of them that regions use.
+// ---- Segments and references ----
 
 /// The memory that a segment replaced.
 struct SwappedMemory {
@@ -128,7 +128,7 @@ class SegmentTable {
   MappedSlots<Reference> references_;
 };
 
-// Private copies of shared pages for a fork child.
+// ---- Private copies of shared pages for a fork child ----
 
 /// Gives a fork child its own copy of every page of a segment, used or not. Without it, the child
 /// would share these pages with its parent and the daemon.

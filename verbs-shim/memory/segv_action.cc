@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// A handler of SIGSEGV in front of the program's own action, which the program does not see, and
-// the state that threads share that meet such a fault.
 #include "verbs-shim/memory/segv_action.h"
 
 #include <linux/futex.h>
@@ -11,7 +9,7 @@
 
 namespace uroce::memory {
 
-// A page that is wiped on fork.
+// ---- A page that is wiped on fork ----
 
 namespace {
 
@@ -38,7 +36,7 @@ void AwaitSequence(FaultState& state, uint32_t value) {
   SystemCall(SYS_futex, &state.sequence, FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
 }
 
-// The program's action for SIGSEGV, kept behind a handler of ours.
+// ---- The program's action, kept behind a handler of ours ----
 
 namespace {
 

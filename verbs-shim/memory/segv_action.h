@@ -10,8 +10,9 @@
 
 namespace uroce::memory {
 
-// What threads share that meet the handler of SIGSEGV. It lies in a page that a fork child has as
-// zeros, however it was made: no window is open there, and no lock is held.
+// ---- What threads share that meet the handler ----
+// It lies in a page that a fork child has as zeros, however it was made: no window is open there,
+// and no lock is held.
 
 /// All fields are 0 before the first use. The words are used by atomic operations.
 struct FaultState {
@@ -31,7 +32,7 @@ FaultState* FindFaultState();
 /// Sleeps until `sequence` is no longer `value`, or for less.
 void AwaitSequence(FaultState& state, uint32_t value);
 
-// A handler of SIGSEGV in front of the program's own action, which the program does not see.
+// ---- The program's action and the handler in front of it ----
 
 using SegvHandler = void(int, siginfo_t*, void*);
 

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces private pages by pages of a memfd that the daemon maps too, and back, at the same
-// addresses and without losing a write of any thread; makes pages private again that no region
-// uses.
 #include "verbs-shim/memory/swap.h"
 
 #include <fcntl.h>
@@ -16,7 +13,7 @@
 
 namespace uroce::memory {
 
-// Swaps private pages for a memfd, and back.
+// ---- Private pages to a memfd, and back ----
 
 namespace {
 
@@ -297,7 +294,7 @@ int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t& kept) {
   return static_cast<int>(-call.result);
 }
 
-// Turns a segment's mappings back into private memory.
+// ---- All of a segment's mappings to private memory ----
 
 namespace {
 

@@ -14,7 +14,7 @@
 
 namespace uroce::memory {
 
-// Copies memory without libc.
+// ---- Copying without libc ----
 
 /// Not memcpy: under a sanitizer the program has its own memcpy, which rejects freed memory.
 inline void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
@@ -52,8 +52,7 @@ inline void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
   }
 }
 
-// Replaces private pages by pages of a memfd that the daemon maps too, and back, at the same
-// addresses and without losing a write of any thread.
+// ---- Swapping pages ----
 
 struct SwapRequest {
   AddressRange pages;
@@ -84,7 +83,7 @@ struct SwapRequest {
 /// or an errno: then the pages are the segment's as before.
 [[nodiscard]] int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t& kept);
 
-// Makes memory private to the program again, once no region uses it.
+// ---- Giving memory back that no region uses ----
 
 /// Makes all that the program still has mapped of the segment `extent`, at any address, private
 /// memory of the same contents. `swapped.kept` is mapped back, or unmapped. Writers wait meanwhile;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of this process: their stacks and control blocks, which are never swapped, and
-// whether they survive a fault on memory that they write to.
 #include "verbs-shim/memory/threads.h"
 
 #include <dirent.h>
@@ -15,7 +13,7 @@
 
 namespace uroce::memory {
 
-// Threads from /proc/self/task, their control blocks from get_robust_list.
+// ---- Threads from /proc/self/task, their control blocks from get_robust_list ----
 
 namespace {
 
@@ -140,7 +138,7 @@ bool FindUntouchable(const ThreadFacts& facts, MappedArray<AddressRange>& ranges
   return vma == nullptr || ranges.Append(CallerStack(*vma, facts.stack_pointer));
 }
 
-// Signal masks and stack pointers of threads, from /proc/self/task.
+// ---- Signal masks and stack pointers of threads, from /proc/self/task ----
 
 namespace {
 

@@ -12,7 +12,7 @@
 
 namespace uroce::memory {
 
-// Finds the stacks and thread control blocks of this process, which are never swapped.
+// ---- Stacks and thread control blocks, which are never swapped ----
 
 /// A thread as the kernel describes it.
 struct ThreadRecord {
@@ -54,7 +54,7 @@ struct ThreadFacts {
 /// Its size is not known, so the part begins at the start of that mapping. False: no memory.
 [[nodiscard]] bool FindUntouchable(const ThreadFacts& facts, MappedArray<AddressRange>& ranges);
 
-// Whether the other threads of this process survive a fault on memory that they write to.
+// ---- Whether threads survive a fault ----
 
 /// What the kernel tells of one thread.
 struct ThreadState {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes writes to a range of this process's memory wait while its pages are replaced: by
-// userfaultfd, or, where the kernel gives none, by read-only pages and a handler of SIGSEGV.
 #include "verbs-shim/memory/write_protection.h"
 
 #include <fcntl.h>
@@ -21,7 +19,7 @@
 
 namespace uroce::memory {
 
-// Read-only pages, and the handler of SIGSEGV for those who write to them.
+// ---- Read-only pages, and the handler of SIGSEGV for those who write to them ----
 
 namespace {
 
@@ -158,7 +156,7 @@ void CloseWriteWindow(bool is_replaced) {
   SystemCall(SYS_futex, &state.sequence, FUTEX_WAKE_PRIVATE, INT_MAX, 0, 0, 0);
 }
 
-// Write protection by userfaultfd, and the stack that it is used on.
+// ---- Write protection by userfaultfd, and the stack that it is used on ----
 
 namespace {
 

@@ -9,8 +9,9 @@
 
 namespace uroce::memory {
 
-// Makes writes of threads to a range of memory wait without userfaultfd: the range is read-only for
-// a while, and a handler of SIGSEGV lets whoever writes there wait and write again.
+// ---- Write windows, without userfaultfd ----
+// The range is read-only for a while, and a handler of SIGSEGV lets a thread that writes there wait
+// and write again.
 
 /// Puts the handler in front of the program's action (segv_action.h), or makes sure that it is
 /// there. False: there is no way to. The caller holds the lock of the registrations.
@@ -25,8 +26,7 @@ namespace uroce::memory {
 /// another mapping; otherwise the pages get their protection back.
 void CloseWriteWindow(bool is_replaced);
 
-// Makes writes to a range of this process's memory wait while its pages are replaced: by
-// userfaultfd, or, where the kernel gives none, by a handler of SIGSEGV (write_window.h).
+// ---- Write protection, by userfaultfd or by a write window ----
 
 /// How writers can be made to wait, and what the kernel's userfaultfd offers to this process.
 struct FaultSupport {
