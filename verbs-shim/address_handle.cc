@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes address handles, also from a received datagram. Rules: docs/protocol/verbs-semantics.md,
-// sections 4 and 7.
+// Makes address handles, also from a received datagram. The daemon knows a handle by its number:
+// posting a datagram needs no command. Rules: docs/protocol/verbs-semantics.md, sections 4 and 7.
 #include <endian.h>
 #include <string.h>
 

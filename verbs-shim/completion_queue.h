@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes and ends completion channels and completion queues, and tells which rings of workers a
-// completion queue has.
+// Makes and ends completion channels and completion queues. A queue is polled over the rings of all
+// workers that complete on it: the daemon names them when queue pairs are made, and again in
+// ibv_resize_cq. A resize that makes the queue smaller waits for datagrams that were posted before.
 #pragma once
 
 #include <stdint.h>

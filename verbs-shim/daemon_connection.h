@@ -50,6 +50,13 @@ ReplyRoom WholeReply(Reply& reply) {
 
 /// One per process and run of the daemon. The first ibv_get_device_list makes it. It is never
 /// freed, since objects refer to it. Any thread.
+///
+/// The shim trusts the daemon as little as possible. It checks offsets, depths, slots and grants of
+/// replies before it accesses memory (`IsSane`), the length of each reply, and that an error is an
+/// errno. Events name their objects by numbers (EventTable). A completion counts only for a queue
+/// pair that completes there, and only for what was posted. Not checked are the contents of a
+/// completion (wr_id, status, lengths), the contents of registered memory, and whether the daemon
+/// answers at all.
 class DaemonConnection {
  public:
   /// The process's connection. Connects if there is none or its daemon is gone. Null: no daemon.
@@ -77,7 +84,9 @@ class DaemonConnection {
 
   uint8_t* arena() const { return arena_; }
   /// Whether [offset, offset + size_bytes) lies in the arena and begins at a cache line, which
-  /// atomic instructions on it need. If so, it may be accessed from now on.
+  /// atomic instructions on it need. If so, it may be accessed from now on. The arena is 4 GiB of
+  /// addresses, and accessible only as far as replies have named parts of it: mlockall(2) brings in
+  /// every page that a program could access.
   bool Reach(uint64_t offset, uint64_t size_bytes);
   uint32_t device_count() const { return device_count_; }
   uroce_doorbells* doorbells(uint32_t worker) const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protection domains and regions of an imported context: ibv_import_pd(3), ibv_import_mr(3). An
 // imported object ends with the object that it stands for. Unimporting ends it in this program
-// only.
-// alone.
+// only. `ibv_context.cmd_fd` is a sealed file with the secret of its context: a program that is
+// given it may use the context's PDs and regions (ibv_import_device).
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"

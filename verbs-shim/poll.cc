@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Polls completion queues: without a system call while completions come.
+// Polls completion queues: without a system call while completions come. A poll that stays empty
+// yields the core or, where others want it, sleeps until a completion comes (poller.h). The poll
+// looks again after that, so a program that then reads of a disconnection has had all earlier
+// completions.
 #include <stdlib.h>
 #include <string.h>
 

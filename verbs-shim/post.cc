@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Posts work requests: each is checked and written into the ring; each list is published once.
+// Posts work requests: each is checked and written into the ring; each list is published once. A
+// system call is made only to wake a worker that sleeps.
 // Which request is legal: docs/protocol/transport.md, sections 1 and 12;
 // docs/protocol/verbs-semantics.md, section 6.
 #include <string.h>

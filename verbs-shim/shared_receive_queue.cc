@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared receive queues. Posting rings no doorbell: the worker looks at them when a message comes.
+// A slot is free once the worker has copied its entry: the daemon says so in the queue's page,
+// since completions come in any order.
 #include "verbs-shim/completion_queue.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"

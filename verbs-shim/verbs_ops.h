@@ -84,6 +84,9 @@ bool TakeCompletion(CompletionQueue& cq);
 /// Gives polled entries back to the worker, and unlocks `cq`.
 void FinishPoll(CompletionQueue& cq);
 /// Drops the completions of `queue_pair` that wait on its CQs. Afterwards no poller refers to it.
+/// ibv_destroy_qp does so, as the libraries of mlx5, mlx4, bnxt_re, irdma and hns do and those of
+/// rxe and siw do not. Programs cannot rely on either: they poll the completions that they want
+/// before, and free what wr_id points to after a poll.
 void ForgetCompletions(QueuePair& queue_pair);
 /// Like the other overload, for a shared receive queue of XRC.
 void ForgetCompletions(SharedReceiveQueue& srq);

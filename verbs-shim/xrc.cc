@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extended reliable connections (XRC): domains, and the target queue pairs in them. Several
-// programs may open the same ones. Rules: ibv_open_xrcd(3), ibv_open_qp(3).
+// programs may open the same ones. A target queue pair has no rings. A completion of an XRC queue
+// names the queue, since the target may be another program's. Rules: ibv_open_xrcd(3),
+// ibv_open_qp(3).
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"

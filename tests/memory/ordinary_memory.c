@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a program may do with memory has the same effect whether the memory is registered, was, or
- * never was. Each row of the table in verbs-shim/memory/README.md is an operation here.
- * Usage: ordinary_memory DEVICE DEVICE, under `uroce run`. Prints the rows that differ. Exit status
- * 0 when only those do that the README names. */
+ * never was. Each row of the table in docs/protocol/registered-memory.md, section 1, is an
+ * operation here. Usage: ordinary_memory DEVICE DEVICE, under `uroce run`. Prints the rows that
+ * differ. Exit status 0 when only those do that the table names. */
 #include <errno.h>
 #include <linux/userfaultfd.h>
 #include <signal.h>

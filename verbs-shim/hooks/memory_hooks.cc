@@ -12,8 +12,8 @@
 #include "verbs-shim/real_library.h"
 
 // ---- madvise ----
-// See memory/memory.h, Advise. System calls that programs make without libc are not seen: verbs-
-// shim/memory/README.md tells the consequences.
+// See verbs-shim/memory/memory.h. System calls that programs make without libc are not seen:
+// docs/protocol/registered-memory.md, section 1, tells the consequences.
 
 extern "C" {
 
@@ -30,7 +30,7 @@ UROCE_EXPORT int madvise(void* address, size_t length, int advice) noexcept {
 namespace uroce::shim {
 
 // ---- The action of a signal ----
-// While a handler of ours is in front of the program's action for SIGSEGV (memory/segv_action.h),
+// While a handler of ours is in front of the program's action for SIGSEGV (segv_action.h),
 // programs see and change their own. Other signals are libc's matter. Async-signal-safe.
 
 namespace {

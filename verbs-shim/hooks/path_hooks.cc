@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks on libc's functions of paths and on dlopen: programs find our devices in /sys, the
 // connection manager's node in /dev, and our verbs in libibverbs.
+//
+// The hooks have names of their own in C++, and libc's names as labels: libc's headers give some of
+// their declarations other labels, depending on the size of file offsets.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -18,12 +21,9 @@
 
 namespace uroce::shim {
 
-// Hooks on libc's functions of paths. Without privilege, programs find our devices in /sys and the
-// connection manager's node in /dev; the daemon keeps both beside its socket. Other paths, and
+// ---- Paths ----
+// The daemon keeps devices and node beside its socket, which needs no privilege. Other paths, and
 // those that the daemon does not have, are passed on unchanged. Async-signal-safe; errno is kept.
-//
-// The hooks have names of their own in C++, and libc's names as labels: libc's headers give some of
-// their declarations other labels, depending on the size of file offsets.
 
 namespace {
 
@@ -306,6 +306,7 @@ UROCE_EXPORT FILE* HookOpenStream64(const char* path, const char* mode) {
 
 }  // extern "C"
 
+// ---- dlopen ----
 // Programs that dlopen libibverbs get its functions by dlsym of that handle, and dlsym does not
 // search preloaded libraries then. So dlopen gives them a library that depends on ours and then on
 // libibverbs: dlsym and dlvsym both search the dependencies in this order.
