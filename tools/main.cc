@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "pipeline/os/fd.h"
-#include "tools/commands/command.h"
+#include "tools/client/command_line.h"
 #include "tools/commands/commands.h"
 
 namespace uroce::tools {

@@ -11,6 +11,8 @@
 
 namespace uroce::tools {
 
+class Command;
+
 // ---- Limits ----
 
 /// Bounds on a file or on a whole capture; 0 means no bound.
@@ -54,6 +56,10 @@ struct CaptureOptions {
   CaptureLimits limits;       ///< When the capture ends; none: by a signal.
   bool quiet = false;         ///< Print to stderr only what was lost.
 };
+
+/// Adds the flags that capture and uroce-extcap share: which packets, and how much of each.
+/// `options` outlives the parse.
+void AddCaptureFlags(const Command& app, CaptureOptions& options);
 
 /// Captures until SIGINT, SIGTERM or SIGHUP, until a limit is reached, until the reader of a pipe
 /// closes it, or until the daemon ends (an error). Prints to stderr the numbers captured and lost.

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce capture` and `uroce flight`: packets as pcapng files; the flags that `uroce capture` and
-// uroce-extcap share.
+// `uroce capture` and `uroce flight`: packets as pcapng files.
 #include "tools/commands/commands.h"
 
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,60 +13,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_replace.h"
 #include "tools/capture/command.h"
 #include "tools/capture/output.h"
+#include "tools/client/command_line.h"
 #include "tools/client/control_client.h"
-#include "tools/commands/command.h"
 #include "tools/commands/listings.h"
 
 namespace uroce::tools {
-
-// ---- Flags that uroce-extcap shares ----
-
-namespace {
-
-/// Has the flag take words instead of the numbers that they stand for.
-void TakeOneOf(Flag flag, const std::map<std::string, uint32_t>& words, const std::string& named) {
-  const auto to_number = [words, named](std::string& word) {
-    const auto found = words.find(word);
-    if (found == words.end()) return word + " is none of " + named;
-    word = std::to_string(found->second);
-    return std::string();
-  };
-  flag.Transform(to_number, "{" + absl::StrReplaceAll(named, {{", ", ","}}) + "}");
-}
-
-}  // namespace
-
-void AddCaptureFlags(const Command& app, CaptureOptions& options) {
-  app.AddValue("-s,--snap-length", options.snap_length_bytes,
-               "Bytes kept of each frame (default 0: all)")
-      .Check(0, 65536);
-  TakeOneOf(app.AddValue("-Q,--direction", options.directions, "in, out or inout (default)"),
-            {{"in", UROCE_CAPTURE_INBOUND},
-             {"out", UROCE_CAPTURE_OUTBOUND},
-             {"inout", UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND}},
-            "in, out, inout");
-  const auto add_kinds = [&options](const std::vector<uint32_t>& kinds) {
-    for (const uint32_t kind : kinds) options.only |= kind;
-  };
-  Flag only = app.AddNumbers(
-      "--only", add_kinds,
-      "Only frames that were dropped, retransmitted or marked (several: joined by ',')");
-  only.Delimiter(',').TakeOneWord();  // The filter comes next.
-  TakeOneOf(only,
-            {{"dropped", UROCE_CAPTURE_DROPPED},
-             {"retransmitted", UROCE_CAPTURE_RETRANSMITTED},
-             {"marked", UROCE_CAPTURE_MARKED}},
-            "dropped, retransmitted, marked");
-  app.AddValue("--ring-bytes", options.ring_bytes,
-               "Memory in which packets wait for this program (default: 64 MiB)")
-      .Check(uint64_t{1} << 16, uint64_t{1} << 32);
-}
-
-// ---- capture and flight ----
-
 namespace {
 
 constexpr char kFileHelp[] = "File to write; - is stdout";

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "pipeline/shm/abi/uroce_commands.h"
+#include "tools/client/command_line.h"
 #include "tools/client/control_client.h"
 #include "tools/commands/listings.h"
 #include "tools/views/listing.h"

@@ -1,15 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sub-commands of `uroce`. Each function adds some of them, with their flags, to `app`.
+// The sub-commands of `uroce`, and what they share: the daemon's socket, how they print and how
+// they end.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
 namespace uroce::tools {
 
-struct CaptureOptions;
 class Command;
-struct Invocation;
+
+// ---- One run of `uroce` ----
+
+inline constexpr int kExitFailed = 1;  ///< The command ran and failed.
+inline constexpr int kExitUsage = 2;   ///< It could not start: flags, values, no daemon.
+
+/// Outlives the parse.
+struct Invocation {
+  std::string socket;   ///< The value of --socket, or "".
+  int exit_status = 0;  ///< The sub-command's callback sets it.
+
+  /// The socket that --socket, the environment or the default names.
+  std::string SocketPath() const;
+};
+
+/// Accepts the flag before the sub-command and after it: people try both.
+void AddSocketFlag(const Command& command, Invocation& invocation);
+
+/// Prints an error to stderr. Returns the exit status.
+int Report(const absl::Status& status);
+/// Prints the text to stdout, or its error to stderr. Returns the exit status.
+int Print(const absl::StatusOr<std::string>& text);
+
+// ---- Sub-commands ----
+// Each function adds some of them, with their flags, to `app`.
 
 /// The listings that have no other commands below them: devices, stat, qp, cq, mr, srq, pd, ctx,
 /// peers, cm.
@@ -22,9 +49,6 @@ void AddChanges(const Command& app, Invocation& invocation);
 
 /// capture and flight: packets as pcapng files.
 void AddCaptures(const Command& app, Invocation& invocation);
-/// The flags that capture and uroce-extcap share: which packets, and how much of each. `options`
-/// outlives the parse.
-void AddCaptureFlags(const Command& app, CaptureOptions& options);
 
 /// run and env: programs on the daemon's devices. `program` outlives the parse.
 void AddLaunchers(const Command& app, Invocation& invocation,

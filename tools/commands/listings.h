@@ -9,7 +9,8 @@
 
 #include "absl/status/status.h"
 #include "pipeline/shm/abi/uroce_commands.h"
-#include "tools/commands/command.h"
+#include "tools/client/command_line.h"
+#include "tools/commands/commands.h"
 #include "tools/views/dump_view.h"
 #include "tools/views/listing.h"
 

@@ -6,13 +6,14 @@
 #include "absl/status/status.h"
 #include "tools/capture/command.h"
 #include "tools/capture/recorder.h"
+#include "tools/client/command_line.h"
 #include "tools/client/control_client.h"
-#include "tools/commands/command.h"
-#include "tools/commands/commands.h"
 #include "tools/extcap/extcap.h"
 
 namespace uroce::tools {
 namespace {
+
+constexpr int kExitFailed = 1;
 
 /// The flags that Wireshark passes.
 struct Request {

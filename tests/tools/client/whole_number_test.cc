@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which words are whole numbers of a range, and what is said of others.
-#include "tools/commands/command.h"
+#include "tools/client/command_line.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command line with sub-commands and flags, and what all sub-commands of `uroce` share: the
-// daemon's socket, how they print and how they end. Only command.cc knows the library that parses.
+// A command line with sub-commands and flags. Only command_line.cc knows the library that parses.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +9,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace CLI {
 class App;
@@ -125,27 +121,5 @@ class CommandLine {
   std::unique_ptr<CLI::App> app_;
   bool requires_command_ = false;
 };
-
-// ---- One run of `uroce` ----
-
-inline constexpr int kExitFailed = 1;  ///< The command ran and failed.
-inline constexpr int kExitUsage = 2;   ///< It could not start: flags, values, no daemon.
-
-/// Outlives the parse.
-struct Invocation {
-  std::string socket;   ///< The value of --socket, or "".
-  int exit_status = 0;  ///< The sub-command's callback sets it.
-
-  /// The socket that --socket, the environment or the default names.
-  std::string SocketPath() const;
-};
-
-/// Accepts the flag before the sub-command and after it: people try both.
-void AddSocketFlag(const Command& command, Invocation& invocation);
-
-/// Prints an error to stderr. Returns the exit status.
-int Report(const absl::Status& status);
-/// Prints the text to stdout, or its error to stderr. Returns the exit status.
-int Print(const absl::StatusOr<std::string>& text);
 
 }  // namespace uroce::tools
