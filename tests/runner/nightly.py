@@ -2,6 +2,7 @@
 """What runs at night: it costs much, and finds little more than the tests of each change. Each step
 says why it is here."""
 import subprocess
+import sys
 
 import builds
 import linters
@@ -24,6 +25,11 @@ def run_interop(results, _options):
     """A guest kernel with Soft-RoCE takes eight minutes to build on a new machine, and the tests
     another ten. What they find is how Linux differs; a change here rarely concerns that. On a
     machine that has the guest tests/run runs a short part."""
+    sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "interop")]
+    from guest import SCRIPTS
+    if not (SCRIPTS / "build-guest.sh").exists():
+        results.add_skip("interop", f"no rxe-lab in {SCRIPTS}")
+        return
     run_script(results, "interop/run")
 
 
