@@ -22,10 +22,10 @@ PEERS = ["tests/nic/peers/peers_test"]
 RDMA_CM = ["tests/nic/rdma_cm/rdma_cm_test"]
 SETTINGS = ["tests/nic/nic_config_test", "tests/nic/nic_device_files_test"]
 SHIM = ["tests/fuzz/shim_random_test", "tests/verbs-shim/shim_test"]
-SHIM_MEMORY = ["tests/verbs-shim/memory/memory_write_window_test",
-               "tests/verbs-shim/memory/memory_writers_test",
+SHIM_MEMORY = ["tests/verbs-shim/memory/memory_write_protection_test",
+               "tests/verbs-shim/memory/memory_threads_test",
                "tests/verbs-shim/memory/memory_swap_test"]
-TOOLS = ["tests/tools/tools_client_control_client_test", "tests/tools/tools_doctor_test"]
+TOOLS = ["tests/tools/tools_test"]
 
 BUGS = [
     # nic/base: other processes and users

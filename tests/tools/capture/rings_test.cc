@@ -2,7 +2,6 @@
 #include "tools/capture/rings.h"
 
 #include <gtest/gtest.h>
-
 #include <array>
 #include <cstring>
 #include <vector>
@@ -10,7 +9,162 @@
 namespace uroce::tools {
 namespace {
 
+// ---- One ring ----
+// Its writer is another process: every word it may write wrongly is tried here.
+
 constexpr uint64_t kRingBytes = 4096;
+
+/// A page and a ring, and the daemon's side of them.
+class CaptureRingTest : public testing::Test {
+ protected:
+  /// Writes a record at byte `position` (free running) without publishing it.
+  void Write(uint64_t position, const uroce_capture_record& record, uint8_t fill = 0) {
+    uint8_t* place = &ring_[position % kRingBytes];
+    memcpy(place, &record, sizeof(record));
+    if (record.captured_length < kRingBytes) {
+      memset(place + sizeof(record), fill, record.captured_length);
+    }
+  }
+  void Publish(uint64_t produced) { page_.produced.value = produced; }
+  static uroce_capture_record Record(uint32_t captured_bytes) {
+    uroce_capture_record record{};
+    record.size = (64 + captured_bytes + 63) & ~63u;
+    record.captured_length = captured_bytes;
+    record.wire_length = captured_bytes;
+    record.interface_index = 1;
+    record.direction = UROCE_CAPTURE_OUTBOUND;
+    record.time_ns = 77;
+    return record;
+  }
+
+  uroce_capture_page page_{};
+  std::vector<uint8_t> ring_ = std::vector<uint8_t>(kRingBytes);
+  CaptureRing reader_{&page_, ring_.data(), kRingBytes, 2};
+  capture::CapturedFrame frame_;
+};
+
+TEST_F(CaptureRingTest, EmptyRingGivesNothing) {
+  EXPECT_EQ(reader_.Take(frame_), CaptureTakeResult::kEmpty);
+}
+
+TEST_F(CaptureRingTest, RecordArrivesWholeAndIsConsumedWhenReleased) {
+  uroce_capture_record record = Record(61);
+  record.note.reason = UROCE_REASON_GHOST;
+  record.note.qpn = 0x123;
+  Write(0, record, 0xab);
+  Publish(128);
+  ASSERT_EQ(reader_.Take(frame_), CaptureTakeResult::kOk);
+  EXPECT_EQ(std::vector<uint8_t>(frame_.bytes.begin(), frame_.bytes.end()),
+            std::vector<uint8_t>(61, 0xab));
+  EXPECT_EQ(frame_.time_ns, 77u);
+  EXPECT_EQ(frame_.interface_index, 1u);
+  EXPECT_EQ(frame_.direction, UROCE_CAPTURE_OUTBOUND);
+  EXPECT_EQ(frame_.note.reason, UROCE_REASON_GHOST);
+  EXPECT_EQ(frame_.note.qpn, 0x123u);
+  EXPECT_EQ(reader_.Take(frame_), CaptureTakeResult::kEmpty);
+  EXPECT_EQ(page_.consumed.value, 0u) << "the bytes still lie in the ring";
+  EXPECT_EQ(reader_.held_bytes(), 128u);
+  reader_.Release();
+  EXPECT_EQ(page_.consumed.value, 128u);
+  EXPECT_EQ(reader_.held_bytes(), 0u);
+}
+
+TEST_F(CaptureRingTest, TruncatedFrameKeepsItsWireLength) {
+  uroce_capture_record record = Record(64);
+  record.wire_length = 9000;
+  Write(0, record);
+  Publish(record.size);
+  ASSERT_EQ(reader_.Take(frame_), CaptureTakeResult::kOk);
+  EXPECT_EQ(frame_.bytes.size(), 64u);
+  EXPECT_EQ(frame_.wire_length_bytes, 9000u);
+}
+
+TEST_F(CaptureRingTest, FillerLeadsToTheRingsStart) {
+  Write(0, Record(3904));  // 3968 bytes: 128 are left.
+  Publish(3968);
+  ASSERT_EQ(reader_.Take(frame_), CaptureTakeResult::kOk);
+  reader_.Release();
+  const uint32_t filler[2] = {128, UROCE_NONE};
+  memcpy(&ring_[3968], filler, sizeof(filler));
+  Write(4096, Record(80), 0xcd);
+  Publish(4096 + 192);
+  ASSERT_EQ(reader_.Take(frame_), CaptureTakeResult::kOk);
+  EXPECT_EQ(std::vector<uint8_t>(frame_.bytes.begin(), frame_.bytes.end()),
+            std::vector<uint8_t>(80, 0xcd));
+  reader_.Release();
+  EXPECT_EQ(page_.consumed.value, 4096u + 192u);
+}
+
+TEST_F(CaptureRingTest, MorePublishedThanTheRingHoldsIsCorrupt) {
+  Write(0, Record(8));
+  Publish(kRingBytes + 64);
+  EXPECT_EQ(reader_.Take(frame_), CaptureTakeResult::kCorrupt);
+}
+
+TEST_F(CaptureRingTest, WhatIsHeldMustNotBeWrittenOver) {
+  Write(0, Record(8));
+  Publish(128);
+  ASSERT_EQ(reader_.Take(frame_), CaptureTakeResult::kOk);
+  Publish(kRingBytes + 64);
+  EXPECT_EQ(reader_.Take(frame_), CaptureTakeResult::kCorrupt);
+}
+
+TEST_F(CaptureRingTest, ProducedRunningBackIsCorrupt) {
+  Write(0, Record(8));
+  Publish(128);
+  ASSERT_EQ(reader_.Take(frame_), CaptureTakeResult::kOk);
+  reader_.Release();
+  Publish(0);
+  EXPECT_EQ(reader_.Take(frame_), CaptureTakeResult::kCorrupt);
+}
+
+TEST_F(CaptureRingTest, FillerBeyondWhatIsPublishedIsCorrupt) {
+  const uint32_t filler[2] = {64, UROCE_NONE};
+  memcpy(ring_.data(), filler, sizeof(filler));
+  Publish(64);
+  EXPECT_EQ(reader_.Take(frame_), CaptureTakeResult::kCorrupt);
+}
+
+TEST_F(CaptureRingTest, LossesAreThoseOfOneInterfaceAndDirection) {
+  page_.lost[1] = {.inbound = 3, .outbound = 4};
+  EXPECT_EQ(reader_.lost_frames(0).inbound, 0u);
+  EXPECT_EQ(reader_.lost_frames(1).inbound, 3u);
+  EXPECT_EQ(reader_.lost_frames(1).outbound, 4u);
+}
+
+struct BadRecord {
+  const char* name;
+  void (*spoil)(uroce_capture_record&);
+};
+
+class CaptureRingBadRecordTest : public CaptureRingTest,
+                                 public testing::WithParamInterface<BadRecord> {};
+
+TEST_P(CaptureRingBadRecordTest, IsCorruptAndNotConsumed) {
+  uroce_capture_record record = Record(8);
+  GetParam().spoil(record);
+  memcpy(ring_.data(), &record, sizeof(record));
+  Publish(128);
+  EXPECT_EQ(reader_.Take(frame_), CaptureTakeResult::kCorrupt);
+  EXPECT_EQ(page_.consumed.value, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, CaptureRingBadRecordTest,
+    testing::Values(BadRecord{"SizeZero", [](auto& r) { r.size = 0; }},
+                    BadRecord{"SizeBelowHeader", [](auto& r) { r.size = 63; }},
+                    BadRecord{"SizeUnaligned", [](auto& r) { r.size = 96; }},
+                    BadRecord{"SizeBeyondPublished", [](auto& r) { r.size = 192; }},
+                    BadRecord{"SizeHuge", [](auto& r) { r.size = 0xffffffc0; }},
+                    BadRecord{"FrameBeyondRecord",
+                              [](auto& r) { r.captured_length = r.wire_length = 65; }},
+                    BadRecord{"FrameLongerThanOnTheWire", [](auto& r) { r.wire_length = 7; }},
+                    BadRecord{"UnknownDirection", [](auto& r) { r.direction = 3; }},
+                    BadRecord{"UnknownInterface", [](auto& r) { r.interface_index = 2; }}),
+    [](const auto& test) { return test.param.name; });
+
+// ---- All rings ----
+
 constexpr uint64_t kRecordBytes = 64;
 constexpr uint64_t kNow = 1'000'000'000;
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of /proc/self/maps, as proc(5) describes them.
 #include "verbs-shim/memory/maps.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +6,8 @@
 
 namespace uroce::memory {
 namespace {
+
+// ---- Mappings ----
 
 VmaKind KindOf(std::string_view line) {
   Vma vma;
@@ -126,6 +127,25 @@ TEST(MapsTest, AskingLooksAroundTheRegionUpToAGap) {
   ASSERT_EQ(QueryMaps({page(4), page(8)}, {page(1), page(9)}, asked), 0);
   EXPECT_EQ(asked.back().end, page(9));
   asked.Release();
+}
+
+// ---- How many mappings the shim may add ----
+
+TEST(MapBudgetTest, AnEighthOfTheLimitIsTheProgramsOwn) {
+  EXPECT_EQ(MapBudget::Share(7000, 8000), 0u);
+  EXPECT_EQ(MapBudget::Share(6998, 8000), 0u) << "a swap may take three";
+  EXPECT_EQ(MapBudget::Share(6997, 8000), 1u);
+  EXPECT_EQ(MapBudget::Share(70000, 65530), 0u);
+}
+
+TEST(MapBudgetTest, ItIsLookedAtAgainAfterAThousandSwaps) {
+  EXPECT_EQ(MapBudget::Share(50, 65530), 1024u);
+  EXPECT_EQ(MapBudget::Share(50, 10'000'000), 1024u);
+}
+
+TEST(MapBudgetTest, AnOrdinaryProgramHasRoom) {
+  MapBudget budget;
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(budget.Take());
 }
 
 }  // namespace
