@@ -10,7 +10,6 @@
 
 #include "nic/base/reply.h"
 #include "nic/control/control_connection.h"
-#include "nic/control/services.h"
 #include "nic/objects/nic.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/os/unix_socket.h"
@@ -23,6 +22,14 @@ constexpr Nanos kBurialTime{1'000'000};
 
 }  // namespace
 
+Services::Services(EventLoop& loop, Nic& nic)
+    : paths(loop, nic),
+      rdma_cm(loop, nic, paths.kernel(), paths.neighbours(), paths.gsi(),
+              RdmaCmHost::MakeConfig(nic.config().limits)),
+      peers(loop, nic, paths.gsi()),
+      tasks(loop),
+      histories(loop, tasks, nic) {}
+
 ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& services,
                                        std::function<void(NicDevice&)> refresh,
                                        PortChanges::Hooks hooks)
@@ -32,10 +39,7 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
       reconfiguration_(nic, admission_, refresh),
       context_{.loop = loop,
                .nic = nic,
-               .neighbours = services.paths.neighbours(),
-               .rdma_cm = services.rdma_cm,
-               .peers = services.peers,
-               .background_tasks = services.tasks,
+               .services = services,
                .turns = turns_,
                .log_budget = log_budget_,
                .dumps = {.loop = loop,

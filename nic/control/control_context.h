@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the daemon that a connection needs.
+// The services that run on the control thread for all connections, and the parts of the daemon that
+// one connection needs.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 
+#include "nic/base/event_loop.h"
+#include "nic/capture/packet_histories.h"
+#include "nic/connections/path_services.h"
+#include "nic/connections/peer_agreements.h"
+#include "nic/connections/rdma_cm_host.h"
 #include "nic/dumps/dump_stream.h"
 
 namespace uroce {
 
-class BackgroundTasks;
-class EventLoop;
 class LogBudget;
 class UserTurns;
 
@@ -18,24 +22,29 @@ class UserTurns;
 
 namespace uroce::nic {
 
+class ControlConnection;
 class Monitor;
-class Neighbours;
 class Nic;
 class NicDevice;
-class PeerAgreements;
 class PortChanges;
-class RdmaCmHost;
 class Reconfiguration;
-class ControlConnection;
+
+/// Each member needs those above it. Outlives the connections.
+struct Services {
+  Services(EventLoop& loop, Nic& nic);
+
+  PathServices paths;
+  RdmaCmHost rdma_cm;
+  PeerAgreements peers;
+  BackgroundTasks tasks;
+  HistoryRecorder histories;
+};
 
 /// All references outlive the connections. Control thread.
 struct ControlContext {
   EventLoop& loop;
   Nic& nic;
-  Neighbours& neighbours;
-  RdmaCmHost& rdma_cm;
-  PeerAgreements& peers;
-  BackgroundTasks& background_tasks;
+  Services& services;
   UserTurns& turns;
   LogBudget& log_budget;
   const DumpContext dumps;

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<ProgramCommands>> ProgramCommands::Make(
     std::shared_ptr<SideThread> thread, Fd& program_end) {
   const Peer& peer = client.peer();
   absl::StatusOr<std::unique_ptr<MemorySocket>> socket = MemorySocket::Make(
-      context.loop, context.background_tasks, *client.program(), {peer.pid, {peer.uid, peer.gid}},
+      context.loop, context.services.tasks, *client.program(), {peer.pid, {peer.uid, peer.gid}},
       std::move(place), std::move(thread), program_end);
   if (!socket.ok()) return socket.status();
   std::unique_ptr<ProgramCommands> served(new ProgramCommands(context, client, deferred));
@@ -47,7 +47,7 @@ ProgramCommands::ProgramCommands(ControlContext& context, const Client& client,
     : context_(context),
       client_(client),
       deferred_(deferred),
-      registrations_(client.program()->regions(), context.background_tasks, deferred) {}
+      registrations_(client.program()->regions(), context.services.tasks, deferred) {}
 
 ProgramCommands::~ProgramCommands() = default;
 
@@ -130,17 +130,18 @@ bool ProgramCommands::MoveCqes(CqeMoves& moves) {
 
 absl::Status ProgramCommands::WithNextHop(const PathKey& path, Answer answer, Reply& reply) {
   if (IsMulticast(path.destination)) return answer(MulticastMac(path.destination), nullptr, reply);
-  const std::optional<absl::StatusOr<Mac>> known = context_.neighbours.Find(path);
+  Neighbours& neighbours = context_.services.paths.neighbours();
+  const std::optional<absl::StatusOr<Mac>> known = neighbours.Find(path);
   if (known && !known->ok()) return known->status();
   if (known) return answer(**known, nullptr, reply);
-  const Neighbours::Id lookup = context_.neighbours.Resolve(
-      path, [this, path, answer = std::move(answer)](const absl::StatusOr<Mac>& mac) {
+  const Neighbours::Id lookup = neighbours.Resolve(
+      path, [this, &neighbours, path, answer = std::move(answer)](const absl::StatusOr<Mac>& mac) {
         deferred_.Complete([&](Reply& later) {
           if (!mac.ok()) return mac.status();
-          return answer(*mac, context_.neighbours.Follow(path, *mac), later);
+          return answer(*mac, neighbours.Follow(path, *mac), later);
         });
       });
-  deferred_.Defer([&neighbours = context_.neighbours, lookup] { neighbours.Cancel(lookup); });
+  deferred_.Defer([&neighbours, lookup] { neighbours.Cancel(lookup); });
   return absl::OkStatus();
 }
 
@@ -163,7 +164,7 @@ absl::Status ProgramCommands::ModifyQp(const uroce_modify_qp& request, Reply& re
   const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
                                            Reply& to) {
     const peers::Holder agreement =
-        plan.is_reliable ? context_.peers.Use(*plan.path, client_.uid()) : peers::Holder();
+        plan.is_reliable ? context_.services.peers.Use(*plan.path, client_.uid()) : peers::Holder();
     return AddResult(Modified(plan, mac, std::move(followed), agreement), to);
   };
   return WithNextHop(*plan->path, answer, reply);
@@ -199,8 +200,8 @@ absl::StatusOr<uint32_t> ProgramCommands::OpenCm(Fd& program_end) {
     const rdma_cm::Owner owner{
         .client = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
     const auto has_queue_pair = [this](Qpn qpn) { return program().queue_pairs().Has(qpn); };
-    cm_files_ = std::make_unique<CmFiles>(context_.loop, context_.nic, context_.rdma_cm.service(),
-                                          owner, has_queue_pair);
+    cm_files_ = std::make_unique<CmFiles>(
+        context_.loop, context_.nic, context_.services.rdma_cm.service(), owner, has_queue_pair);
   }
   return cm_files_->Open(program_end);
 }

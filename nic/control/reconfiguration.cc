@@ -20,7 +20,6 @@
 #include "drivers/switch/switch_port.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
-#include "nic/control/services.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/config.h"
 #include "nic/settings/congestion_settings.h"

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/base/rate.h"
 #include "nic/control/control_connections.h"
-#include "nic/control/services.h"
+#include "nic/control/control_context.h"
 #include "nic/devices/nic_device.h"
 #include "nic/net/address.h"
 #include "nic/objects/nic.h"

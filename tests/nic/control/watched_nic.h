@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "nic/base/rate.h"
-#include "nic/control/services.h"
+#include "nic/control/control_context.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
