@@ -130,7 +130,7 @@ struct BackgroundTasks::Mailbox {
   Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex;
   std::vector<Id> finished;
-  bool abandoned = false;  ///< Nobody will look at `finished`: a background task ends by itself.
+  bool abandoned = false;  ///< No thread will look at `finished`: a background task ends by itself.
 };
 
 BackgroundTasks::BackgroundTasks(EventLoop& loop)

@@ -43,7 +43,8 @@ class SocketLock {
 };
 
 /// A listening socket in the file system, and a lock file beside it, which says that a daemon
-/// serves the socket. The destructor removes the socket, and the lock if nobody has taken it.
+/// serves the socket. The destructor removes the socket, and the lock if no other owner has taken
+/// it.
 class ControlSocket {
  public:
   /// Creates the socket, and its directory if needed. Replaces a socket that no daemon serves.

@@ -47,7 +47,7 @@ bool IsMemoryFile(int fd);
 
 /// Identifies the file `file`, and holds its identity without keeping its contents; `thread` will
 /// release it. Returns 0 or an errno: EBADF when `file` was opened with O_PATH, which needs no
-/// right to the file; EOPNOTSUPP on FUSE, whose server could block the thread for ever.
+/// right to the file; EOPNOTSUPP on FUSE, whose server could block the thread without limit.
 [[nodiscard]] int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread,
                               XrcFile& found);
 

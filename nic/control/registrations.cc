@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<uroce_mr_segment>> SegmentList::Take(uint32_t count,
 
 namespace {
 
-// A copy that is not done by then may hang for ever.
+// A copy that is not done by then may hang without limit.
 constexpr DeferredReply::Pace kCopyPace{.first = Nanos(1'000'000), .last = Nanos(64'000'000)};
 constexpr uint64_t kPopulateBytes = 2 << 20;  // More would delay other programs by 1 ms.
 

@@ -20,8 +20,8 @@ namespace uroce::nic {
 /// Bounded by UROCE_MAX_MR_PARTS. Pure.
 class SegmentList {
  public:
-  /// Adds the `count` segments in `bytes` as numbers `first` and following; `first` 0 starts anew.
-  /// Errors: InvalidArgument.
+  /// Adds the `count` segments in `bytes` as numbers `first` and following; `first` 0 starts a new
+  /// list. Errors: InvalidArgument.
   absl::Status Add(uint32_t first, uint32_t count, std::span<const uint8_t> bytes);
   /// Returns all `count` segments of a region; `bytes` holds the last ones. If `bytes` holds all of
   /// them, the collected segments stay for another region. Errors: InvalidArgument.

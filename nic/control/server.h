@@ -48,7 +48,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   size_t connection_count() const;
-  /// The daemon is about to end: nobody else connects.
+  /// The daemon is about to end: no further client connects.
   void Retire() { socket_.Retire(); }
   /// The counters of all devices.
   Statistics& statistics() { return statistics_; }

@@ -92,7 +92,7 @@ bool HasRoomFor(size_t files) {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 && files <= limit.rlim_cur / kShareOfFiles;
 }
 
-/// False: somebody has the file open, or there are no leases here.
+/// False: a process has the file open, or there are no leases here.
 bool TakeLease(int fd) {
   f_owner_ex owner{.type = F_OWNER_TID, .pid = gettid()};
   return fcntl(fd, F_SETOWN_EX, &owner) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;

@@ -102,7 +102,7 @@ class LiveCounters {
   const Nic& nic_;
   Statistics& statistics_;
   OwnTree& tree_;
-  Fd signals_;  ///< SIGIO: somebody opens a file.
+  Fd signals_;  ///< SIGIO: a process opens a file.
   EventLoop::Id watch_ = 0;
   EventLoop::Id next_ = 0;
   Nanos without_lease_{0};  ///< How long a file without its lease is left as it is.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread for work that takes long or never ends. Unmapping a gigabyte takes 60 ms; closing a
-// stranger's socket takes as long as the stranger likes.
+// socket of an untrusted process can block without limit.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,10 @@
 
 namespace uroce {
 
-/// A thread that does one work after the other, and ends when it has been idle for a while. Nobody
-/// waits for it: work that is left when this object is destroyed is still done. A thread that the
-/// system refused is asked for again when work comes and when any of these objects is destroyed.
+/// A thread that does one work after the other, and ends when it has been idle for a while. No
+/// other thread waits for it: work that is left when this object is destroyed is still done. A
+/// thread that the system refused is asked for again when work comes and when any of these objects
+/// is destroyed.
 class SideThread {
  public:
   /// `held` is released once this object is destroyed and all work is done.
@@ -26,11 +27,11 @@ class SideThread {
   bool Do(std::function<void()> work);
   /// Starts the thread if there is work and no thread. False: the system refuses it. Any thread.
   bool Launch();
-  /// Destroys `last` on the thread. Nobody else may hold it, and its destructor may touch nothing
+  /// Destroys `last` on the thread. There is no other holder, and its destructor touches nothing
   /// that another thread owns. Any thread.
   void End(std::shared_ptr<void> last);
 
-  /// Makes an object that `thread` destroys, whoever releases it last.
+  /// Makes an object that `thread` destroys, whichever thread releases it last.
   template <typename T>
   static std::shared_ptr<T> MakeEndingOn(std::shared_ptr<SideThread> thread, T object) {
     return {new T(std::move(object)),

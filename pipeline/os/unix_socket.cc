@@ -62,7 +62,7 @@ absl::Status PrepareServerPath(const std::string& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return absl::OkStatus();
   if (!S_ISSOCK(status.st_mode)) return Bad(path, "exists and is no socket");
-  // A full backlog also means that somebody listens.
+  // A full backlog also means that a process listens.
   if (ConnectError(path) != ECONNREFUSED) return Bad(path, "somebody listens there already");
   if (unlink(path.c_str()) == 0) return absl::OkStatus();
   return Bad(path, absl::StrCat("left behind, cannot be removed: ", std::strerror(errno)));

@@ -16,9 +16,9 @@
 
 namespace uroce {
 
-/// Makes sure that a server can listen on `path`: its directory is writable, nobody listens there,
-/// and a socket that a former server left behind is removed. Anything else at `path` stays. Errors
-/// begin with the path.
+/// Makes sure that a server can listen on `path`: its directory is writable, no process listens
+/// there, and a socket that a former server left behind is removed. Anything else at `path` stays.
+/// Errors begin with the path.
 absl::Status PrepareServerPath(const std::string& path);
 
 /// Whether a process listens on `path`. Errors begin with the path and say what is there.

@@ -8,10 +8,10 @@ BASE = ["tests/os/os_side_thread_test",
         "tests/datapath/datapath_parts_test"]
 CM = ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"]
 DEVICES = ["tests/nic/nic_device_table_test",
-           "tests/nic/nic_port_addition_test",
+           "tests/nic/nic_config_test",
            "tests/nic/nic_watching_test"]
 METRICS = ["tests/nic/nic_counter_files_test",
-           "tests/nic/nic_listen_address_test",
+           "tests/nic/nic_config_test",
            "tests/nic/nic_open_metrics_test"]
 OBJECTS = ["tests/nic/nic_domain_test",
            "tests/nic/nic_numbers_test",
