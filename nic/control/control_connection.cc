@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/base/rate.h"
+#include "nic/control/command_body.h"
 #include "nic/control/monitor.h"
 #include "nic/control/program_commands.h"
 #include "nic/control/reconfiguration.h"
@@ -28,6 +29,15 @@
 
 namespace uroce::nic {
 namespace {
+
+/// One row of the table of commands: a command, and the method that executes it.
+struct Command {
+  uint32_t number;
+  size_t body_bytes;  ///< Exact size, or the minimum for a command that ends in a list.
+  bool has_list;
+  bool needs_program;  ///< The command requires an earlier HELLO.
+  absl::Status (*run)(ControlConnection& connection, Body body, Reply& reply);
+};
 
 /// The part of a connection with the method of a command; by default a part of its program.
 template <typename Part>
@@ -122,17 +132,12 @@ constexpr Command kCommands[] = {
     Row<&NetworkChanges::Change>(UROCE_CHANGE),
 };
 
-}  // namespace
-
+/// Null when there is no such command.
 const Command* FindCommand(uint32_t number) {
   const auto* found = std::find_if(std::begin(kCommands), std::end(kCommands),
                                    [number](const Command& c) { return c.number == number; });
   return found == std::end(kCommands) ? nullptr : found;
 }
-
-// The life cycle of a connection, and the handling of its requests.
-
-namespace {
 
 // A client that floods commands may execute this many in a turn of the loop, within the time share
 // of its user.
@@ -144,6 +149,8 @@ constexpr size_t kMaxRequestBytes =
     sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
 
 }  // namespace
+
+// ---- the life of a connection, and its requests ----
 
 // The pidfd reports a death that the socket hides: a forked child may hold the socket open. Without
 // a pidfd (another PID namespace) only the socket reports it.

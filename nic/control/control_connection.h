@@ -12,7 +12,6 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/quota.h"
 #include "nic/base/reply.h"
-#include "nic/control/command_body.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
 #include "nic/control/program_commands.h"
@@ -22,20 +21,6 @@
 #include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
-
-class ControlConnection;
-
-/// One row of the table of commands: a command, and the method that executes it.
-struct Command {
-  uint32_t number;
-  size_t body_bytes;  ///< Exact size, or the minimum for a command that ends in a list.
-  bool has_list;
-  bool needs_program;  ///< The command requires an earlier HELLO.
-  absl::Status (*run)(ControlConnection& connection, Body body, Reply& reply);
-};
-
-/// Null when there is no such command.
-const Command* FindCommand(uint32_t number);
 
 /// One connection of the control socket, to a program or to a tool. Reads one request at a time and
 /// answers it before the next. An answer that has to wait for the network or a helper thread is

@@ -33,6 +33,10 @@
 namespace uroce::nic {
 namespace {
 
+/// What to do about a file of another user at the path of the socket or of its lock.
+constexpr char kForeignFileRemedy[] =
+    "; remove it, or give a --socket in a directory where nobody else makes files";
+
 constexpr uint64_t Bit(int signal) { return uint64_t{1} << (signal - 1); }
 constexpr uint64_t kEnds = Bit(SIGTERM) | Bit(SIGINT) | Bit(SIGKILL);
 

@@ -18,10 +18,6 @@ namespace uroce::nic {
 /// for a process of another PID namespace, of which this cannot be seen. Does not block.
 bool IsServed(const std::string& path);
 
-/// What to do about a file of another user at the path of the socket or of its lock.
-inline constexpr char kForeignFileRemedy[] =
-    "; remove it, or give a --socket in a directory where nobody else makes files";
-
 /// The lock file beside a control socket, which the daemon holds until its ports are closed. The
 /// destructor removes it.
 class SocketLock {

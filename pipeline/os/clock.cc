@@ -33,7 +33,7 @@ void CounterTime::Correct(Reading reading) {
   slew_rate_ = RateOf(made_up_for, slew_ticks_);
 }
 
-// Calibration of the processor's counter.
+// ---- the clock: calibration of the counter ----
 
 namespace {
 
