@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "nic/base/event_loop.h"
-#include "nic/base/quota.h"
+#include "nic/base/limits.h"
 #include "nic/base/reply.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "nic/base/quota.h"
-#include "nic/base/rate.h"
+#include "nic/base/limits.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
 #include "nic/control/reconfiguration.h"

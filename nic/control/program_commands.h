@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/base/quota.h"
+#include "nic/base/limits.h"
 #include "nic/base/reply.h"
 #include "nic/control/command_body.h"
 #include "nic/control/registrations.h"
