@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/control/command_body.h"
 #include "nic/control/monitor.h"
 #include "nic/control/program_commands.h"

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "nic/base/event_loop.h"
-#include "nic/base/limits.h"
 #include "nic/base/reply.h"
+#include "nic/base/user_limits.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
 #include "nic/control/program_commands.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
 #include "nic/control/reconfiguration.h"

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/objects/program.h"
 #include "nic/objects/xrc_domain.h"
 #include "pipeline/os/credentials.h"

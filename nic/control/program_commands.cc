@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nic/base/event_loop.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/control/control_context.h"

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/base/limits.h"
 #include "nic/base/reply.h"
+#include "nic/base/user_limits.h"
 #include "nic/control/command_body.h"
 #include "nic/control/registrations.h"
 #include "nic/net/followed_paths.h"

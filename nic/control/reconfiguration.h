@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/objects/client.h"
 #include "nic/settings/config.h"
 #include "nic/settings/switch_settings.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/control/control_connections.h"
 #include "nic/control/control_context.h"
 #include "nic/devices/nic_device.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
 #include "pipeline/os/unix_socket.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/base/allocators.h"
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/thread/shared_rate.h"

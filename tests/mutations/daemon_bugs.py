@@ -4,7 +4,7 @@
 ADDRESSES = ["tests/nic/nic_net_test", "tests/nic/nic_socket_lock_test"]
 BASE = ["tests/os/os_side_thread_test",
         "tests/os/os_unix_socket_test",
-        "tests/nic/base/limits_test",
+        "tests/nic/base/user_limits_test",
         "tests/datapath/datapath_parts_test"]
 CM = ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"]
 DEVICES = ["tests/nic/nic_device_table_test",
@@ -32,7 +32,7 @@ BUGS = [
     ("fds-of-a-message-kept-open", BASE, "pipeline/os/unix_socket.cc",
      "  if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) return {Outcome::kFds};\n", "",
      "a message with more fds than allowed is refused"),
-    ("user-without-a-limit-of-turns", BASE, "nic/base/limits.cc",
+    ("user-without-a-limit-of-turns", BASE, "nic/base/user_limits.cc",
      "  left = left - taken;\n", "",
      "a user has a share of the turns"),
     ("helper-keeps-the-capabilities-of-the-daemon", BASE, "pipeline/os/credentials.cc",

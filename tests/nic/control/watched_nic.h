@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 #include "nic/control/control_context.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/objects/client.h"

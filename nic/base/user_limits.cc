@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/base/limits.h"
+#include "nic/base/user_limits.h"
 
 #include <algorithm>
 
