@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the ports that the configuration describes, and builds the network of switches between
-// them.
 #include "nic/ports.h"
 
 #include <linux/capability.h>
@@ -9,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "drivers/cable/cable_port.h"
@@ -16,8 +15,7 @@
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/dpdk/eal.h"
 #include "drivers/fault/fault_port.h"
-#include "drivers/kernel/packet_socket_port.h"
-#include "drivers/kernel/udp_port.h"
+#include "drivers/kernel/kernel_ports.h"
 #include "drivers/memif/memif_port.h"
 #include "drivers/switch/switch_port.h"
 #include "nic/base/cpus.h"
@@ -53,15 +51,16 @@ uint32_t IndexOf(const std::string& name, const Config& config) {
   return static_cast<uint32_t>(found - config.switches.begin());
 }
 
-}  // namespace
-
+/// The number of frames that may wait in switches, on links and for receivers; 0 without switches.
 uint32_t FramesInNetwork(const Config& config) {
   if (config.switches.empty()) return 0;
   const auto hosts = std::ranges::count_if(
-      config.devices, [](const DeviceConfig& device) { return device.at_switch >= 0; });
+      config.devices, [](const DeviceConfig& device) { return device.at_switch() != nullptr; });
   return MostFrames(config) + static_cast<uint32_t>(hosts) * drivers::kSwitchReceiveFrames;
 }
 
+/// Makes the switches of `config`, with one host for each device attached to one, in their order.
+/// Returns null without switches. `copies`: see drivers::SwitchNetwork.
 std::shared_ptr<drivers::SwitchNetwork> MakeSwitchNetwork(const Config& config,
                                                           rte_mempool* copies) {
   if (config.switches.empty()) return nullptr;
@@ -79,8 +78,8 @@ std::shared_ptr<drivers::SwitchNetwork> MakeSwitchNetwork(const Config& config,
   }
   for (uint32_t index = 0; index < config.devices.size(); ++index) {
     const DeviceConfig& device = config.devices[index];
-    if (device.at_switch < 0) continue;
-    const auto at = static_cast<uint32_t>(device.at_switch);
+    if (device.at_switch() == nullptr) continue;
+    const uint32_t at = device.at_switch()->switch_index;
     network.nics.push_back({.mac = drivers::LocalMac(device.name, index),
                             .mtu_bytes = device.mtu_bytes,
                             .switch_index = at,
@@ -89,8 +88,6 @@ std::shared_ptr<drivers::SwitchNetwork> MakeSwitchNetwork(const Config& config,
   }
   return std::make_shared<drivers::SwitchNetwork>(network, copies);
 }
-
-namespace {
 
 constexpr uint32_t kPoolFrames = 8192;
 constexpr uint32_t kQueueFrames = 1024;  // Kept by each further receive queue.
@@ -108,9 +105,6 @@ absl::Status ComplainOfAdded(const DeviceConfig& device, const absl::Status& sta
                       absl::StrCat("port add: name=", device.name, ": ", status.message()));
 }
 
-/// Whether the port is emulated by the daemon.
-bool IsInside(const DeviceConfig& device) { return device.wire >= 0 || device.at_switch >= 0; }
-
 struct Plan {
   drivers::EalConfig eal;
   uint32_t frame_bytes = drivers::kRoceFrameBytes;
@@ -119,30 +113,39 @@ struct Plan {
   uint64_t own_pool_bytes = 0;
 };
 
-drivers::DeviceOptions OptionsOf(const DeviceConfig& device, uint32_t workers) {
-  return {.mtu_bytes = device.mtu_bytes,
-          .queues = static_cast<uint16_t>(device.queues),
-          .workers = static_cast<uint16_t>(workers),
-          .flow_control = device.flow_control};
+/// Null for ports of other kinds.
+const drivers::DeviceArguments* ArgumentsOf(const DeviceConfig& device) {
+  const auto* const dpdk = std::get_if<drivers::DpdkDevice>(&device.kind);
+  return dpdk == nullptr ? nullptr : &dpdk->arguments;
+}
+
+const drivers::MemifConfig* MemifOf(const DeviceConfig& device) {
+  return std::get_if<drivers::MemifConfig>(&device.kind);
+}
+
+/// Bytes of a frame that the mbufs of the port must hold.
+uint32_t FrameBytesOf(const DeviceConfig& device) {
+  if (const auto* const arguments = ArgumentsOf(device)) {
+    return drivers::RequiredFrameBytes(*arguments, device.mtu_bytes);
+  }
+  if (const auto* const memif = MemifOf(device)) {
+    return drivers::RequiredFrameBytes(*memif, device.mtu_bytes);
+  }
+  return drivers::RequiredFrameBytes(device.mtu_bytes);
 }
 
 // One pool serves all ports: frames pass between ports on the in-process wire.
-absl::StatusOr<Plan> MakePlan(const Config& config) {
+Plan MakePlan(const Config& config) {
   Plan plan;
   plan.frames += config.limits.kept_frames;  // They return once their gap is filled.
   plan.eal.allow_hugepages = !config.no_huge;
   for (const DeviceConfig& device : config.devices) {
-    if (IsInside(device)) continue;
-    const auto arguments = drivers::ParseDeviceArguments(device.dev);
-    if (!arguments.ok()) return Complain(device, arguments.status());
-    if (arguments->driver == drivers::kMemifDriver) {
-      const auto memif = drivers::ParseMemifConfig(*arguments);
-      if (!memif.ok()) return Complain(device, memif.status());
-    }
-    plan.frame_bytes =
-        std::max(plan.frame_bytes, drivers::RequiredFrameBytes(*arguments, device.mtu_bytes));
+    if (device.is_inside()) continue;
+    plan.frame_bytes = std::max(plan.frame_bytes, FrameBytesOf(device));
     plan.frames += (device.queues - 1) * kQueueFrames;
     plan.further_queues += device.queues - 1;
+    const drivers::DeviceArguments* const arguments = ArgumentsOf(device);
+    if (arguments == nullptr) continue;
     const uint32_t own_frame_bytes = arguments->rules().own_pool_frame_bytes;
     if (own_frame_bytes != 0) {
       plan.own_pool_bytes += drivers::PoolBytes(own_frame_bytes, drivers::kOwnPoolFrames);
@@ -178,23 +181,23 @@ absl::Status AddWire(const drivers::WireEndConfig& first, const drivers::WireEnd
   return absl::OkStatus();
 }
 
+/// Opens a port that is not emulated.
 absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& device,
                                                         uint32_t workers, rte_mempool* pool) {
-  const auto arguments = drivers::ParseDeviceArguments(device.dev);
-  if (!arguments.ok()) return arguments.status();
-  if (arguments->driver == drivers::kMemifDriver) {
-    if (!device.flow_control) return drivers::OpenMemifPort(*arguments, pool);
-    return absl::UnimplementedError(absl::StrCat(
-        "flow-control=", drivers::NameOf(*device.flow_control), ": a memif has no link pause"));
-  }
-  const drivers::DeviceOptions options = OptionsOf(device, workers);
-  if (arguments->driver == drivers::kPacketSocketDriver) {
-    return drivers::OpenPacketSocketPort(*arguments, options, device.own_host, pool);
-  }
-  if (arguments->driver == drivers::kUdpDriver) {
-    return drivers::OpenUdpPort(*arguments, options, pool);
-  }
-  return drivers::OpenDpdkPort(device.dev, options, pool);
+  const drivers::PortOptions options{.mtu_bytes = device.mtu_bytes,
+                                     .queues = static_cast<uint16_t>(device.queues),
+                                     .workers = static_cast<uint16_t>(workers),
+                                     .flow_control = device.flow_control,
+                                     .takes_all_frames = device.own_host};
+  return std::visit(
+      [&](const auto& kind) -> absl::StatusOr<std::unique_ptr<drivers::Port>> {
+        if constexpr (requires { drivers::OpenPort(kind, options, pool); }) {
+          return drivers::OpenPort(kind, options, pool);
+        } else {
+          return absl::InternalError("the port is emulated");
+        }
+      },
+      device.kind);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
@@ -205,14 +208,14 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
   while (ports.size() < config.devices.size()) {
     const auto index = static_cast<uint32_t>(ports.size());
     const DeviceConfig& device = config.devices[index];
-    if (device.wire >= 0) {  // The two ends of a wire are adjacent.
+    if (device.cable()) {  // The two ends of a wire are adjacent.
       const absl::Status status =
           AddWire(WireEnd(device, index), WireEnd(config.devices[index + 1], index + 1),
                   config.workers, ports);
       if (!status.ok()) return status;
       continue;
     }
-    if (device.at_switch >= 0) {
+    if (device.at_switch()) {
       ports.push_back(std::make_unique<drivers::SwitchPort>(network, switch_ports++));
       continue;
     }
@@ -225,21 +228,15 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
 }
 
 /// Every port can inject faults: they may change while the daemon runs.
-absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(
-    const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
-    const std::vector<datapath::WorkerSeat>& seats) {
+std::unique_ptr<NicDevice> MakeDevice(const DeviceConfig& config, uint32_t index,
+                                      std::unique_ptr<drivers::Port> port,
+                                      const std::vector<datapath::WorkerSeat>& seats) {
   const auto workers = static_cast<uint32_t>(seats.size());
-  drivers::FaultConfig faults;
-  if (!config.fault.empty()) {
-    const absl::StatusOr<drivers::FaultConfig> parsed = drivers::ParseFault(config.fault);
-    if (!parsed.ok()) return parsed.status();
-    faults = *parsed;
-  }
-  auto faulty =
-      std::make_unique<drivers::FaultPort>(std::move(port), faults, seats[index % workers].pool);
+  auto faulty = std::make_unique<drivers::FaultPort>(std::move(port), config.fault,
+                                                     seats[index % workers].pool);
   drivers::FaultPort* const fault = faulty.get();
   auto device = std::make_unique<NicDevice>(config, index, std::move(faulty), workers, fault);
-  device->datapath().leaves_icrc_out = IsInside(config) && !config.always_icrc;
+  device->datapath().leaves_icrc_out = config.is_inside() && !config.always_icrc;
   return device;
 }
 
@@ -265,9 +262,8 @@ absl::StatusOr<std::vector<datapath::WorkerSeat>> MakeSeats(const Config& config
 // Checks devices before DPDK starts, which fails as a whole if one of them lacks something.
 absl::Status CheckPciDevices(const Config& config, const drivers::EalConfig& eal) {
   for (const DeviceConfig& device : config.devices) {
-    if (IsInside(device)) continue;
-    const auto arguments = drivers::ParseDeviceArguments(device.dev);
-    if (!arguments.ok() || !arguments->IsPci()) continue;
+    const drivers::DeviceArguments* const arguments = ArgumentsOf(device);
+    if (arguments == nullptr || !arguments->IsPci()) continue;
     const absl::Status status = drivers::CheckPciDevice(
         arguments->name, drivers::ReadPciDevice(arguments->name), drivers::EnoughHugepages(eal));
     if (!status.ok()) return Complain(device, status);
@@ -276,23 +272,22 @@ absl::Status CheckPciDevices(const Config& config, const drivers::EalConfig& eal
 }
 
 /// Whether the daemon still has the privileges that a port needs which is opened now.
-absl::Status CheckPrivileges(const drivers::DeviceArguments& arguments) {
+absl::Status CheckPrivileges(const PortKind& kind) {
   constexpr uint64_t kNeeded = uint64_t{1} << CAP_NET_RAW | uint64_t{1} << CAP_NET_ADMIN;
-  if (arguments.driver != drivers::kPacketSocketDriver) return absl::OkStatus();
+  const auto* const by_packet_sockets = std::get_if<drivers::KernelInterface>(&kind);
+  if (by_packet_sockets == nullptr) return absl::OkStatus();
   if ((EffectiveCapabilities() & kNeeded) == kNeeded) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
-      "iface=", arguments.Interface(),
+      "iface=", by_packet_sockets->interface,
       ": uroced has not kept CAP_NET_RAW and CAP_NET_ADMIN; start it as root with a port of iface= "
       "or with --keep-privileges, or add the port by udp="));
 }
 
 absl::Status CheckResources(const DeviceConfig& device, const PortResources& resources,
                             uint32_t further_queues) {
-  const auto arguments = drivers::ParseDeviceArguments(device.dev);
-  if (!arguments.ok()) return arguments.status();
-  const uint32_t frame_bytes = drivers::RequiredFrameBytes(*arguments, device.mtu_bytes);
+  const uint32_t frame_bytes = FrameBytesOf(device);
   if (frame_bytes > resources.frame_bytes) {
-    const char* const key = arguments->driver == drivers::kMemifDriver ? "bsize or mtu" : "mtu";
+    const char* const key = MemifOf(device) != nullptr ? "bsize or mtu" : "mtu";
     return absl::ResourceExhaustedError(
         absl::StrCat(key, ": frames of ", frame_bytes, " bytes, and the pool has frames of ",
                      resources.frame_bytes, "; give uroced the port when it starts"));
@@ -302,14 +297,14 @@ absl::Status CheckResources(const DeviceConfig& device, const PortResources& res
         "queues=", device.queues, ": the pool has frames for ",
         resources.further_queues - further_queues + 1, "; give uroced the port when it starts"));
   }
-  return CheckPrivileges(*arguments);
+  return CheckPrivileges(device.kind);
 }
 
 /// The port has no link until its network plugs it in.
 absl::StatusOr<std::unique_ptr<drivers::Port>> OpenSwitchPort(
     const DeviceConfig& device, uint32_t index,
     const std::shared_ptr<drivers::SwitchNetwork>& network) {
-  const auto at = static_cast<uint32_t>(device.at_switch);
+  const uint32_t at = device.at_switch()->switch_index;
   const std::optional<uint32_t> host = network->FreeHost(at);
   if (!host) return absl::ResourceExhaustedError("switch: all of its ports have NICs");
   network->TakeIn(*host, {.mac = drivers::LocalMac(device.name, index),
@@ -325,14 +320,14 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAddedPorts(
     const PortResources& resources, uint32_t further_queues) {
   const auto workers = static_cast<uint32_t>(resources.seats.size());
   std::vector<std::unique_ptr<drivers::Port>> ports;
-  if (configs.front().wire >= 0) {
+  if (configs.front().cable()) {
     const absl::Status status =
         AddWire(WireEnd(configs[0], indices[0]), WireEnd(configs[1], indices[1]), workers, ports);
     if (!status.ok()) return status;
     return ports;
   }
   const DeviceConfig& device = configs.front();
-  if (device.at_switch >= 0) {
+  if (device.at_switch()) {
     auto port = OpenSwitchPort(device, indices.front(), resources.network);
     if (!port.ok()) return port.status();
     ports.push_back(*std::move(port));
@@ -349,31 +344,29 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAddedPorts(
 }  // namespace
 
 absl::StatusOr<Ports> OpenPorts(const Config& config) {
-  const absl::StatusOr<Plan> plan = MakePlan(config);
-  if (!plan.ok()) return plan.status();
-  if (absl::Status status = CheckPciDevices(config, plan->eal); !status.ok()) return status;
-  if (absl::Status status = drivers::InitEal(plan->eal); !status.ok()) return status;
-  absl::StatusOr<std::vector<datapath::WorkerSeat>> seats = MakeSeats(config, *plan);
+  const Plan plan = MakePlan(config);
+  if (absl::Status status = CheckPciDevices(config, plan.eal); !status.ok()) return status;
+  if (absl::Status status = drivers::InitEal(plan.eal); !status.ok()) return status;
+  absl::StatusOr<std::vector<datapath::WorkerSeat>> seats = MakeSeats(config, plan);
   if (!seats.ok()) return seats.status();
   const auto network = MakeSwitchNetwork(config, seats->front().pool);
   auto ports = OpenAll(config, *seats, network);
   if (!ports.ok()) return ports.status();
   Ports result;
   result.seats = *seats;
-  result.frame_bytes = plan->frame_bytes;
-  result.further_queues = plan->further_queues + kSpareQueues;
+  result.frame_bytes = plan.frame_bytes;
+  result.further_queues = plan.further_queues + kSpareQueues;
   result.network = network;
   for (uint32_t index = 0; index < config.devices.size(); ++index) {
     auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *seats);
-    if (!device.ok()) return device.status();
     for (const absl::Status& status :
-         {(*device)->OpenException(), (*device)->CheckVlans(), (*device)->CheckHost()}) {
+         {device->OpenException(), device->CheckVlans(), device->CheckHost()}) {
       if (!status.ok()) return Complain(config.devices[index], status);
     }
-    if (absl::Status status = (*device)->OpenAddressTap(); !status.ok()) {
+    if (absl::Status status = device->OpenAddressTap(); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--wire-interfaces: ", status.message()));
     }
-    result.devices.push_back(*std::move(device));
+    result.devices.push_back(std::move(device));
   }
   return result;
 }
@@ -386,12 +379,11 @@ absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> OpenAdded(
   std::vector<std::unique_ptr<NicDevice>> devices;
   for (size_t i = 0; i < configs.size(); ++i) {
     auto device = MakeDevice(configs[i], indices[i], std::move((*ports)[i]), resources.seats);
-    if (!device.ok()) return ComplainOfAdded(configs[i], device.status());
     for (const absl::Status& status :
-         {(*device)->CheckVlans(), (*device)->CheckHost(), (*device)->OpenAddressTap()}) {
+         {device->CheckVlans(), device->CheckHost(), device->OpenAddressTap()}) {
       if (!status.ok()) return ComplainOfAdded(configs[i], status);
     }
-    devices.push_back(*std::move(device));
+    devices.push_back(std::move(device));
   }
   return devices;
 }

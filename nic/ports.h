@@ -8,29 +8,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "drivers/switch/switch_port.h"
 #include "nic/devices/nic_device.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/worker/worker.h"
 
-namespace uroce::nic {
-
-// Builds the network of switches that the settings describe.
-
-/// The number of frames that may wait in switches, on links and for receivers; 0 without switches.
-uint32_t FramesInNetwork(const Config& config);
-
-/// Makes the switches of `config`, with one host for each device attached to one, in their order.
-/// Returns null without switches. `copies`: see drivers::SwitchNetwork.
-std::shared_ptr<drivers::SwitchNetwork> MakeSwitchNetwork(const Config& config,
-                                                          rte_mempool* copies);
-
-}  // namespace uroce::nic
-
 namespace uroce::drivers {
-
-// Opens the ports that the configuration describes.
-
 class SwitchNetwork;
 }  // namespace uroce::drivers
 

@@ -16,10 +16,12 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <variant>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "drivers/dpdk/device_arguments.h"
+#include "nic/settings/port_kind.h"
 #include "pipeline/os/credentials.h"
 
 namespace uroce::nic {
@@ -139,12 +141,14 @@ absl::Status RefuseCalls() {
                    "): --keep-privileges starts without one, and gives no capability up"));
 }
 
-uint64_t OfPort(const std::string& dev) {
-  const auto arguments = drivers::ParseDeviceArguments(dev);
-  if (!arguments.ok() || arguments->rules().needs_no_privilege) return 0;
-  if (arguments->Interface().empty() && !arguments->IsPci()) return 0;
+uint64_t OfPort(const PortKind& kind) {
   const uint64_t used = Bit(CAP_NET_ADMIN) | Bit(CAP_NET_RAW) | Bit(CAP_IPC_LOCK);
-  return arguments->rules().wake_up == drivers::WakeUp::kXdpSocket ? used | Bit(CAP_BPF) : used;
+  if (std::holds_alternative<drivers::KernelInterface>(kind)) return used;
+  const auto* const dpdk = std::get_if<drivers::DpdkDevice>(&kind);
+  if (dpdk == nullptr) return 0;
+  const drivers::DeviceArguments& arguments = dpdk->arguments;
+  if (arguments.Interface().empty() && !arguments.IsPci()) return 0;
+  return arguments.rules().wake_up == drivers::WakeUp::kXdpSocket ? used | Bit(CAP_BPF) : used;
 }
 
 }  // namespace
@@ -153,7 +157,7 @@ uint64_t CapabilitiesInUse(const Config& config, bool socket_is_elsewhere) {
   uint64_t used = Bit(CAP_SETUID) | Bit(CAP_SETGID) | Bit(CAP_CHECKPOINT_RESTORE);
   if (socket_is_elsewhere) used |= Bit(CAP_DAC_OVERRIDE);
   for (const DeviceConfig& device : config.devices) {
-    if (device.wire < 0) used |= OfPort(device.dev);
+    used |= OfPort(device.kind);
     if (device.wire_interface || !device.exception.empty()) used |= Bit(CAP_NET_ADMIN);
   }
   return used;

@@ -214,18 +214,4 @@ absl::StatusOr<Wire> MakeWire(const WireEndConfig& first, const WireEndConfig& s
   return wire;
 }
 
-Mac LocalMac(std::string_view name, uint32_t index) {
-  // FNV-1a: the address must be the same in every run and every build.
-  uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&hash](uint8_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
-  for (const char letter : name) add(static_cast<uint8_t>(letter));
-  for (int shift = 0; shift < 32; shift += 8) add(static_cast<uint8_t>(index >> shift));
-  Mac mac;
-  for (size_t i = 0; i < mac.size(); ++i) mac[i] = static_cast<uint8_t>(hash >> (8 * i));
-  constexpr uint8_t kLocallyAdministered = 0x02;
-  constexpr uint8_t kMulticast = 0x01;
-  mac[0] = static_cast<uint8_t>((mac[0] | kLocallyAdministered) & ~kMulticast);
-  return mac;
-}
-
 }  // namespace uroce::drivers

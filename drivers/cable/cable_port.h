@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "pipeline/port/port.h"
@@ -40,8 +39,5 @@ struct WireConfig {
 /// Makes a wire. Frames must come from pools that outlive both ends.
 absl::StatusOr<Wire> MakeWire(const WireEndConfig& first, const WireEndConfig& second,
                               const WireConfig& config = {});
-
-/// A locally administered unicast address that depends only on `name` and `index`.
-Mac LocalMac(std::string_view name, uint32_t index);
 
 }  // namespace uroce::drivers

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0"; the keys of
-// each driver, and the ways in which drivers differ; the MAC of a port whose device has none.
 #include "drivers/dpdk/device_arguments.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -15,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "drivers/cable/cable_port.h"
 #include "drivers/dpdk/eal.h"
 
 namespace uroce::drivers {
@@ -35,10 +29,8 @@ constexpr uint32_t kXdpFrameBytes = 63 * 64 - 64 - 128 - 128;
 // all frames that arrive; a program that the user loads may leave frames other than RoCE to the
 // kernel.
 //
-// iface, udp: no drivers of DPDK; packet_socket_port and udp_port implement them.
-//
-// memif: implemented by memif_port, not by the driver. Buffers of a power of two would crowd into
-// few sets of the caches; these buffers hold frames of MTU 9000.
+// iface, udp, memif: no drivers of DPDK. Buffers of a memif of a power of two would crowd into few
+// sets of the caches; these buffers hold frames of MTU 9000.
 //
 // tap: the driver refuses longer frames whatever the interface's MTU is.
 //
@@ -60,15 +52,11 @@ std::vector<DriverRules> MakeTable() {
   table.push_back({.driver = "net_iface",
                    .keys = {"iface"},
                    .required = {"iface"},
-                   .interface_keys = {"iface"},
-                   .wake_up = WakeUp::kPacketSocket,
-                   .is_our_own = true});
-  table.push_back({.driver = kUdpDriver,
+                   .interface_keys = {"iface"}});
+  table.push_back({.driver = "net_udp",
                    .keys = {"iface", "address"},
                    .required = {"iface", "address"},
-                   .interface_keys = {"iface"},
-                   .is_our_own = true,
-                   .needs_no_privilege = true});
+                   .interface_keys = {"iface"}});
   table.push_back({.driver = "net_af_xdp",
                    .keys = {"iface", "start_queue", "queue_count", "shared_umem", "xdp_prog",
                             "busy_budget", "force_copy"},
@@ -86,9 +74,7 @@ std::vector<DriverRules> MakeTable() {
       {.driver = "net_memif",
        .keys = {"role", "socket", "id", "bsize", "rsize", "secret", "zero-copy", "socket-abstract"},
        .required = {"role"},
-       .defaults = {{"socket", ""}, {"bsize", "9216"}, {"rsize", "10"}, {"id", "0"}},
-       .made_up_mac = true,
-       .is_our_own = true});
+       .defaults = {{"socket", ""}, {"bsize", "9216"}, {"rsize", "10"}, {"id", "0"}}});
   table.push_back({.driver = "net_tap",
                    .keys = {"iface", "remote", "persist"},
                    .defaults = {{"iface", "uroce-tap"}},
@@ -137,8 +123,6 @@ const DriverRules& RulesOf(absl::string_view driver) {
 namespace {
 
 constexpr uint32_t kStandardMtu = 1500;
-constexpr uint32_t kEthernetBytes = 14 + 2 * 4;  // With two VLAN tags.
-constexpr uint32_t kVirtioHeaderBytes = 12;      // Before the frame, in the same mbuf.
 /// The size of a NIC's buffers is a multiple of this: the e1000 family accepts only powers of two,
 /// and spreads a frame over several mbufs when the largest frame may not fit one.
 constexpr uint32_t kPciFrameBytes = 8192;
@@ -282,40 +266,24 @@ absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text) {
 }
 
 uint32_t RequiredFrameBytes(const DeviceArguments& arguments, uint32_t mtu_bytes) {
-  uint32_t frame_bytes = std::max(kRoceFrameBytes, mtu_bytes + kEthernetBytes + kVirtioHeaderBytes);
+  uint32_t frame_bytes = RequiredFrameBytes(mtu_bytes);
   if (arguments.IsPci() && mtu_bytes > kStandardMtu) {
     frame_bytes = std::max(frame_bytes, kPciFrameBytes);
   }
-  for (const absl::string_view key : {"framesz", "bsize"}) {
-    uint32_t value = 0;
-    if (absl::SimpleAtoi(arguments.Value(key), &value)) frame_bytes = std::max(frame_bytes, value);
+  uint32_t slot_bytes = 0;
+  if (absl::SimpleAtoi(arguments.Value("framesz"), &slot_bytes)) {
+    frame_bytes = std::max(frame_bytes, slot_bytes);
   }
   return frame_bytes;
 }
 
-namespace {
-
-std::string MachineId() {
-  std::ifstream file("/etc/machine-id");
-  std::string id;
-  file >> id;
-  return id;
-}
-
-uint64_t NetworkNamespace() {
-  struct stat status {};
-  return stat("/proc/self/ns/net", &status) == 0 ? status.st_ino : 0;
-}
-
-}  // namespace
-
-Mac StableMac(const DeviceArguments& arguments) {
-  std::string identity = absl::StrCat(MachineId(), "|", NetworkNamespace(), "|", arguments.name);
+std::string DeviceArguments::Identity() const {
+  std::string identity = name;
   for (const char* key :
        {"iface", "address", "path", "socket", "role", "id", "rx_pcap", "tx_pcap"}) {
-    absl::StrAppend(&identity, "|", arguments.Value(key));
+    absl::StrAppend(&identity, "|", Value(key));
   }
-  return LocalMac(identity, 0);
+  return identity;
 }
 
 }  // namespace uroce::drivers

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0"; the keys of
-// each driver, and the ways in which drivers differ; the MAC of a port whose device has none.
+// each driver, and the ways in which drivers differ. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,6 @@
 #include "pipeline/base/types.h"
 
 namespace uroce::drivers {
-
-// What the daemon knows of DPDK's drivers: their keys, and the ways in which they differ. Pure.
-
-inline constexpr char kUdpDriver[] = "net_udp";
 
 /// How a sleeping worker learns that a device has frames.
 enum class WakeUp : uint8_t {
@@ -56,11 +52,6 @@ struct DriverRules {
   bool sets_mtu = false;
   /// The device starts only with as many transmit queues as receive queues.
   bool pairs_queues = false;
-  /// The port is of our own make, and none of DPDK's drivers: it may come and go while the daemon
-  /// runs.
-  bool is_our_own = false;
-  /// Nothing that the driver does needs a capability.
-  bool needs_no_privilege = false;
   /// The driver's error counter also counts frames that it only refuses for now, to be sent again.
   bool counts_refusals = false;
 };
@@ -68,8 +59,6 @@ struct DriverRules {
 /// The rules of a driver such as "net_vhost"; "" stands for physical NICs. A driver that is not in
 /// the table has no keys, no defaults, and WakeUp::kTimer.
 const DriverRules& RulesOf(absl::string_view driver);
-
-// DPDK device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0". Pure.
 
 /// A parsed device argument.
 struct DeviceArguments {
@@ -92,6 +81,10 @@ struct DeviceArguments {
   bool IsPci() const { return driver.empty(); }
   /// The arguments as DPDK takes them, separated by commas.
   std::string ToDpdk() const;
+  /// What StableMac takes: it differs between devices, sockets, the two ends of a socket, and
+  /// interfaces.
+  std::string Identity() const;
+  friend bool operator==(const DeviceArguments&, const DeviceArguments&) = default;
 };
 
 /// Parses `text`, whose parts are separated by ';' or ',', and adds what the driver needs to carry
@@ -102,14 +95,8 @@ absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text);
 /// How many frames a pool that serves one port alone has (DriverRules::own_pool_frame_bytes).
 inline constexpr uint32_t kOwnPoolFrames = 8192;
 
-/// Bytes of a frame that the mbufs of this port must hold (see MakePool). `mtu_bytes` is the MTU
-/// that the user asked for, or 0.
+/// Bytes of a frame that the mbufs of such a device must hold (see MakePool). `mtu_bytes` is the
+/// MTU that the user asked for, or 0.
 uint32_t RequiredFrameBytes(const DeviceArguments& arguments, uint32_t mtu_bytes);
-
-// Makes the MAC of a port whose device has none.
-
-/// A locally administered unicast address that is the same at each start. It differs between
-/// devices, sockets, the two ends of a socket, interfaces, network namespaces and machines.
-Mac StableMac(const DeviceArguments& arguments);
 
 }  // namespace uroce::drivers

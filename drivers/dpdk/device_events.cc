@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of a device that a driver's own threads report, and when a device whose peer is gone may
-// be closed.
 #include "drivers/dpdk/device_events.h"
 
 #include <rte_alarm.h>

@@ -10,11 +10,10 @@
 
 namespace uroce::drivers {
 
-// Events of a device that a driver's own threads report: its peer has come or gone.
-
-/// Gives the events of one device, from whatever thread its driver has, as an fd. Also a gate that
-/// keeps that thread from removing a device while a worker switches its interrupts: net_vhost frees
-/// a peer's rings when the peer dies, and only waits for bursts to end.
+/// Gives the events of one device, such as a peer that has come or gone, from whatever thread its
+/// driver has, as an fd. Also a gate that keeps that thread from removing a device while a worker
+/// switches its interrupts: net_vhost frees a peer's rings when the peer dies, and only waits for
+/// bursts to end.
 class DeviceEvents {
  public:
   DeviceEvents();
@@ -46,12 +45,11 @@ class DeviceEvents {
   std::atomic<uint32_t> inside_{0};
 };
 
-// Tells when a device whose peer is gone may be closed.
-
-/// When the peer of a net_virtio_user is gone, each query of the device's link schedules work on
-/// DPDK's interrupt thread, to be done on the device a moment later. Closing the device does not
-/// cancel that work. After Notice the owner queries the link no more. Once all work scheduled until
-/// then is done (`is_settled`), the device may be closed. Control thread.
+/// Tells when a device whose peer is gone may be closed. When the peer of a net_virtio_user is
+/// gone, each query of the device's link schedules work on DPDK's interrupt thread, to be done on
+/// the device a moment later. Closing the device does not cancel that work. After Notice the owner
+/// queries the link no more. Once all work scheduled until then is done (`is_settled`), the device
+/// may be closed. Control thread.
 class PeerLoss {
  public:
   PeerLoss() = default;

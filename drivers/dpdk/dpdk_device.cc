@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens and closes Ethernet devices of DPDK; finds their file descriptors; sets and reads their
-// link pause. Control thread.
 #include "drivers/dpdk/dpdk_device.h"
 
+#include <linux/capability.h>
+#include <net/if.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,8 +26,127 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "drivers/dpdk/eal.h"
+#include "drivers/kernel/kernel_interface.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::drivers {
+
+// ---- checks ----
+
+namespace {
+
+/// What a slot of a packet ring holds beside the Ethernet payload: the ring's header, the address,
+/// padding, and the Ethernet header.
+constexpr uint32_t kPacketRingOverhead = 128 + 18;
+
+absl::Status Named(const DeviceArguments& arguments, absl::string_view key,
+                   const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("dev \"", arguments.name, "\": ", key, "=", status.message()));
+}
+
+absl::Status Bad(const DeviceArguments& arguments, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("dev \"", arguments.name, "\": ", why));
+}
+
+absl::Status CheckDriverMtu(const DeviceArguments& arguments) {
+  const uint32_t limit = arguments.rules().mtu_limit;
+  const std::string interface = arguments.Interface();
+  const absl::StatusOr<InterfaceState> state = ReadInterface(interface);
+  if (limit == 0 || !state.ok() || state->mtu_bytes <= limit) return absl::OkStatus();
+  return Bad(arguments, absl::StrCat("iface=", interface, " has the MTU ", state->mtu_bytes,
+                                     ", and ", arguments.driver, " works up to ", limit,
+                                     "; ip link set ", interface, " mtu ", limit));
+}
+
+absl::Status CheckSharedInterface(const DeviceArguments& arguments, const PortOptions& options) {
+  constexpr Need kRaw = {CAP_NET_RAW, "CAP_NET_RAW"};
+  constexpr Need kAdmin = {CAP_NET_ADMIN, "CAP_NET_ADMIN"};
+  constexpr Need kBpf = {CAP_BPF, "CAP_BPF"};
+  const bool is_xdp = arguments.rules().wake_up == WakeUp::kXdpSocket;
+  absl::Status status =
+      is_xdp ? CheckInterface(arguments.name, arguments.Interface(), options, {kRaw, kAdmin, kBpf})
+             : CheckInterface(arguments.name, arguments.Interface(), options, {kRaw});
+  return status.ok() ? CheckDriverMtu(arguments) : status;
+}
+
+absl::Status CheckVhost(const DeviceArguments& arguments) {
+  if (arguments.Value("client") == "1") return absl::OkStatus();
+  return Named(arguments, "iface", PrepareServerPath(arguments.Value("iface")));
+}
+
+absl::Status CheckVirtioUser(const DeviceArguments& arguments) {
+  const std::string path = arguments.Value("path");
+  if (absl::StartsWith(path, "/dev/")) return absl::OkStatus();
+  return Named(arguments, "path", CheckServerListens(path));
+}
+
+absl::Status CheckTap(const DeviceArguments& arguments) {
+  constexpr char kDevice[] = "/dev/net/tun";
+  const std::string interface = arguments.Value("iface");
+  if (access(kDevice, R_OK | W_OK) != 0) {
+    return Bad(arguments, absl::StrCat(kDevice, ": ", std::strerror(errno), "; modprobe tun"));
+  }
+  if (ReadInterface(interface).ok()) {
+    return Bad(arguments, absl::StrCat("iface=", interface,
+                                       ": there is such an interface; the TAP is made anew"));
+  }
+  if (interface.size() >= IFNAMSIZ) {
+    return Bad(arguments, absl::StrCat("iface=", interface, " is longer than ", IFNAMSIZ - 1));
+  }
+  return CheckRights(arguments.name, absl::StrCat("iface=", interface),
+                     {{CAP_NET_ADMIN, "CAP_NET_ADMIN"}});
+}
+
+/// The worker reads and writes these files, so files that could make it block are refused.
+absl::Status CheckFile(const DeviceArguments& arguments, absl::string_view key, int access_mode) {
+  const std::string* path = arguments.Find(key);
+  if (path == nullptr) return absl::OkStatus();
+  struct stat status {};
+  const bool exists = stat(path->c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
+    return Bad(arguments, absl::StrCat(key, "=", *path, ": is no file"));
+  }
+  const std::filesystem::path parent = std::filesystem::path(*path).parent_path();
+  const std::string directory = parent.empty() ? std::string(1, '.') : parent.string();
+  const bool makes_it = !exists && access_mode == W_OK;
+  if (access(makes_it ? directory.c_str() : path->c_str(), access_mode) == 0) {
+    return absl::OkStatus();
+  }
+  return Bad(arguments, absl::StrCat(key, "=", *path, ": ", std::strerror(errno)));
+}
+
+absl::Status CheckFiles(const DeviceArguments& arguments) {
+  const absl::Status status = CheckFile(arguments, "rx_pcap", R_OK);
+  return status.ok() ? CheckFile(arguments, "tx_pcap", W_OK) : status;
+}
+
+}  // namespace
+
+uint32_t MtuLimit(const DeviceArguments& arguments) {
+  uint32_t frame_bytes = 0;
+  if (arguments.driver != "net_af_packet") return arguments.rules().mtu_limit;
+  if (!absl::SimpleAtoi(arguments.Value("framesz"), &frame_bytes)) return 0;
+  return frame_bytes > kPacketRingOverhead ? frame_bytes - kPacketRingOverhead : 1;
+}
+
+absl::Status CheckDevice(const DeviceArguments& arguments, const PortOptions& options) {
+  const uint32_t limit = MtuLimit(arguments);
+  if (limit != 0 && options.mtu_bytes > limit) {
+    return Bad(arguments, absl::StrCat("mtu=", options.mtu_bytes, " is more than the ", limit,
+                                       " bytes that ", arguments.driver, " carries"));
+  }
+  if (absl::Status status = CheckFiles(arguments); !status.ok()) return status;
+  if (!arguments.Interface().empty()) return CheckSharedInterface(arguments, options);
+  if (arguments.driver == "net_tap") return CheckTap(arguments);
+  if (arguments.driver == "net_vhost") return CheckVhost(arguments);
+  if (arguments.driver == "net_virtio_user") return CheckVirtioUser(arguments);
+  return absl::OkStatus();
+}
+
+// ---- opening ----
+
 namespace {
 
 constexpr uint16_t kDescriptors = 1024;
@@ -34,11 +154,11 @@ constexpr uint16_t kDescriptors = 1024;
 /// One attempt to open a device, with or without receive interrupts.
 class Attempt {
  public:
-  Attempt(const DeviceArguments& arguments, const DeviceOptions& options, uint16_t port_id)
+  Attempt(const DeviceArguments& arguments, const PortOptions& options, uint16_t port_id)
       : arguments_(arguments), options_(options), port_id_(port_id) {}
 
   absl::Status Check();
-  absl::StatusOr<DpdkDevice> Start(bool interrupts, rte_mempool* pool);
+  absl::StatusOr<StartedDevice> Start(bool interrupts, rte_mempool* pool);
 
  private:
   absl::Status Error(absl::string_view step, int error) const;
@@ -52,7 +172,7 @@ class Attempt {
   }
 
   const DeviceArguments& arguments_;
-  const DeviceOptions& options_;
+  const PortOptions& options_;
   const uint16_t port_id_;
   rte_eth_dev_info info_{};
 };
@@ -126,7 +246,7 @@ absl::Status Attempt::SetMac() {
   return error == 0 ? absl::OkStatus() : Error("mac", error);
 }
 
-absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
+absl::StatusOr<StartedDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
   const rte_eth_conf conf = Configuration(interrupts);
   int error = rte_eth_dev_configure(port_id_, options_.queues, transmit_queues(), &conf);
   if (error != 0) return Error("configure", error);
@@ -141,7 +261,7 @@ absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
   // Neighbour solicitations and multicast packets come to many MACs. Devices that cannot be
   // configured let all of them through, or have a kernel interface whose filter the kernel sets.
   static_cast<void>(rte_eth_allmulticast_enable(port_id_));
-  return DpdkDevice{
+  return StartedDevice{
       .port_id = port_id_,
       .queues = options_.queues,
       .has_interrupts = interrupts,
@@ -149,7 +269,7 @@ absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
 }
 
 /// Whether each queue has an fd, and its interrupt can be switched on and off.
-bool InterruptsWork(const DpdkDevice& device) {
+bool InterruptsWork(const StartedDevice& device) {
   for (uint16_t queue = 0; queue < device.queues; ++queue) {
     if (rte_eth_dev_rx_intr_ctl_q_get_fd(device.port_id, queue) < 0) return false;
     if (rte_eth_dev_rx_intr_enable(device.port_id, queue) != 0) return false;
@@ -163,13 +283,13 @@ bool WantsInterrupts(const DeviceArguments& arguments) {
   return !arguments.IsPci() || HasQueueInterrupts(ReadPciDevice(arguments.name));
 }
 
-absl::StatusOr<DpdkDevice> StartDevice(const DeviceArguments& arguments,
-                                       const DeviceOptions& options, uint16_t port_id,
-                                       rte_mempool* pool) {
+absl::StatusOr<StartedDevice> StartDevice(const DeviceArguments& arguments,
+                                          const PortOptions& options, uint16_t port_id,
+                                          rte_mempool* pool) {
   Attempt attempt(arguments, options, port_id);
   if (absl::Status status = attempt.Check(); !status.ok()) return status;
   if (WantsInterrupts(arguments)) {
-    absl::StatusOr<DpdkDevice> device = attempt.Start(true, pool);
+    absl::StatusOr<StartedDevice> device = attempt.Start(true, pool);
     if (device.ok() && InterruptsWork(*device)) return device;
     // A legacy interrupt, or a bus without any: the worker then wakes by timer.
     rte_eth_dev_stop(port_id);
@@ -189,7 +309,7 @@ bool Claim(uint16_t port_id) {
 }
 
 /// What may prevent DPDK from opening a device, or "".
-std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& options, int reason) {
+std::string GuessWhy(const DeviceArguments& arguments, const PortOptions& options, int reason) {
   // What DPDK says of a virtual device whose name no driver has.
   if (reason == EFAULT) return absl::StrCat("; no driver here is called ", arguments.driver);
   if (options.queues > 1) return absl::StrCat("; queues=", options.queues, " may be too many");
@@ -200,7 +320,7 @@ std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& opti
                       locked.rlim_cur >> 10, " KB");
 }
 
-absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOptions& options) {
+absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const PortOptions& options) {
   uint16_t port_id = 0;
   // PCI devices that InitEal was given are probed already.
   if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) {
@@ -217,8 +337,8 @@ absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOp
 
 }  // namespace
 
-absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
-                                      const DeviceOptions& options, rte_mempool* pool) {
+absl::StatusOr<StartedDevice> OpenDevice(const DeviceArguments& arguments,
+                                         const PortOptions& options, rte_mempool* pool) {
   DeviceArguments complete = arguments;
   const absl::string_view queues_key = arguments.rules().queues_key;
   if (!queues_key.empty()) complete.AddDefault(queues_key, absl::StrCat(options.queues));
@@ -226,7 +346,7 @@ absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
   const std::vector<int> fds_before = FdsOf(wake_up);
   const absl::StatusOr<uint16_t> port_id = Attach(complete, options);
   if (!port_id.ok()) return port_id.status();
-  absl::StatusOr<DpdkDevice> device = StartDevice(complete, options, *port_id, pool);
+  absl::StatusOr<StartedDevice> device = StartDevice(complete, options, *port_id, pool);
   if (device.ok()) {
     device->fds = FdsSince(wake_up, fds_before);
   } else {
@@ -235,7 +355,7 @@ absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
   return device;
 }
 
-void CloseDevice(const DpdkDevice& device) {
+void CloseDevice(const StartedDevice& device) {
   rte_eth_dev_info info{};
   const bool known = rte_eth_dev_info_get(device.port_id, &info) == 0;
   rte_eth_dev_stop(device.port_id);
@@ -325,13 +445,6 @@ absl::Status WriteFlowControl(const DeviceArguments& arguments, uint16_t port_id
     return absl::UnimplementedError(absl::StrCat(what, "the device has none, or not this mode"));
   }
   return absl::InternalError(absl::StrCat(what, std::strerror(-error)));
-}
-
-std::string EthtoolCommand(const std::string& interface, FlowControl flow_control) {
-  const bool rx = flow_control == FlowControl::kRx || flow_control == FlowControl::kFull;
-  const bool tx = flow_control == FlowControl::kTx || flow_control == FlowControl::kFull;
-  return absl::StrCat("ethtool -A ", interface, " rx ", rx ? "on" : "off", " tx ",
-                      tx ? "on" : "off");
 }
 
 PauseStatistic PauseStatisticOf(absl::string_view name) {

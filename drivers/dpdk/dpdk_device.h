@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens and closes Ethernet devices of DPDK; finds their file descriptors; sets and reads their
-// link pause. Control thread.
+// Checks, opens and closes Ethernet devices of DPDK; finds their file descriptors; sets and reads
+// their link pause. Control thread.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 #include "drivers/dpdk/device_arguments.h"
 #include "pipeline/port/port.h"
 
-// Opens and closes Ethernet devices of DPDK. Control thread.
-
 struct rte_mempool;
 
 namespace uroce::drivers {
 
-/// What a user may ask of a device besides its arguments.
-struct DeviceOptions {
-  uint32_t mtu_bytes = 0;  ///< Ethernet payload; 0: the device's own MTU.
-  uint16_t queues = 1;     ///< Receive queues, with RSS where the device has it.
-  uint16_t workers = 1;    ///< Threads that drive it; each has a transmit queue, up to `queues`.
-  std::optional<FlowControl> flow_control;  ///< No value: it stays as the device has it.
-};
+/// Checks that what the device needs exists (interface, socket, file, PCI device), with the right
+/// to use it, before DPDK is called, which gives its reasons only in a log. Removes a socket that
+/// no program listens on any more. Errors are one line that names the device, the key, the value
+/// and what would be right.
+absl::Status CheckDevice(const DeviceArguments& arguments, const PortOptions& options);
+
+/// The largest Ethernet payload that the driver's frames hold, whatever device is behind the
+/// driver; 0: no limit.
+uint32_t MtuLimit(const DeviceArguments& arguments);
 
 /// A started device.
-struct DpdkDevice {
+struct StartedDevice {
   uint16_t port_id = 0;
   uint16_t queues = 1;
   bool has_interrupts = false;    ///< rte_eth_dev_rx_intr_enable works on all queues.
@@ -41,14 +41,14 @@ struct DpdkDevice {
 /// frames in single mbufs of `pool`. When receive interrupts do not start, the device runs without
 /// them. Call it after InitEal and CheckDevice. Errors are one line that names the device and
 /// option.
-absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
-                                      const DeviceOptions& options, rte_mempool* pool);
+absl::StatusOr<StartedDevice> OpenDevice(const DeviceArguments& arguments,
+                                         const PortOptions& options, rte_mempool* pool);
 
 /// Stops and removes the device, so that the same name can be opened again. No worker is inside.
-void CloseDevice(const DpdkDevice& device);
+void CloseDevice(const StartedDevice& device);
 
-// Finds the file descriptors of a device, on which a sleeping worker waits. DPDK has no function
-// for them.
+// ---- file descriptors of a device, on which a sleeping worker waits ----
+// DPDK has no function for them.
 
 /// All fds of this process, in rising order, of the kind that such a driver opens: AF_PACKET or
 /// AF_XDP sockets, queues of a TAP. They are readable exactly when frames wait, even where the
@@ -58,7 +58,7 @@ std::vector<int> FdsOf(WakeUp kind);
 /// The fds of that kind that were opened since `before` was taken.
 std::vector<int> FdsSince(WakeUp kind, const std::vector<int>& before);
 
-// Link pause of DPDK devices: its mode, and the pause frames that a device counts. Control thread.
+// ---- link pause: its mode, and the pause frames that a device counts ----
 
 /// The mode of a started device; no value: its driver does not tell.
 std::optional<FlowControl> ReadFlowControl(uint16_t port_id);
@@ -67,9 +67,6 @@ std::optional<FlowControl> ReadFlowControl(uint16_t port_id);
 /// names the device: its driver has no flow control, or not this mode.
 absl::Status WriteFlowControl(const DeviceArguments& arguments, uint16_t port_id,
                               FlowControl flow_control);
-
-/// The command that has the kernel set the mode of its own `interface`.
-std::string EthtoolCommand(const std::string& interface, FlowControl flow_control);
 
 /// Whether an extended statistic of a driver counts pause frames, and in which direction. Drivers
 /// use names of their own, such as "rx_flow_control_xoff_packets" and "tx_pause_frames". Frames

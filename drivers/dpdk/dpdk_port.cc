@@ -14,11 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "drivers/dpdk/device_arguments.h"
-#include "drivers/dpdk/device_checks.h"
 #include "drivers/dpdk/device_events.h"
 #include "drivers/dpdk/dpdk_device.h"
 #include "drivers/dpdk/eal.h"
 #include "drivers/kernel/kernel_interface.h"
+#include "drivers/kernel/sockets.h"
 #include "pipeline/base/counters.h"
 #include "pipeline/port/wake.h"
 
@@ -33,7 +33,6 @@ constexpr uint16_t kEarlyFrames = 32;
 /// second, too.
 constexpr Nanos kRefusalLimit{10'000'000};
 constexpr Nanos kPauseLimit{1'000'000'000};
-constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
 constexpr uint32_t kStandardMtu = 1500;
 
 /// No value if both have none.
@@ -56,8 +55,8 @@ struct alignas(64) DpdkQueue {
 
 class DpdkPort final : public Port {
  public:
-  DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_mempool* pool,
-           const DpdkDevice& device, std::optional<KernelMute> mute);
+  DpdkPort(DeviceArguments arguments, const PortOptions& options, rte_mempool* pool,
+           const StartedDevice& device, std::optional<KernelMute> mute);
   ~DpdkPort() override { Detach(); }
 
   uint16_t queues() const override { return static_cast<uint16_t>(queues_.size()); }
@@ -76,7 +75,7 @@ class DpdkPort final : public Port {
   int maintain_fd() const override { return events_.fd(); }
 
  private:
-  void Attach(const DpdkDevice& device);
+  void Attach(const StartedDevice& device);
   void Detach();
   void Reconnect(WhileIdle while_idle);
   bool HasOtherInterface() const;
@@ -90,12 +89,12 @@ class DpdkPort final : public Port {
   PortCounters DeviceCounters() const;
 
   const DeviceArguments arguments_;
-  const DeviceOptions options_;
+  const PortOptions options_;
   rte_mempool* const pool_;
   std::optional<KernelMute> mute_;
   const std::optional<Mac> given_mac_;  ///< Unlike the MAC of a NIC or interface, it stays.
   const bool receives_;                 ///< Whether frames can come from this device at all.
-  DpdkDevice device_;  ///< Changed while no worker is inside; 0 queues while there is none.
+  StartedDevice device_;  ///< Changed while no worker is inside; 0 queues while there is none.
   std::vector<DpdkQueue> queues_;
   DeviceEvents events_;
   PeerLoss loss_;
@@ -114,11 +113,11 @@ bool Receives(const DeviceArguments& arguments) {
 
 std::optional<Mac> GivenMac(const DeviceArguments& arguments) {
   if (arguments.mac.has_value() || !arguments.rules().made_up_mac) return arguments.mac;
-  return StableMac(arguments);
+  return StableMac(arguments.Identity());
 }
 
-DpdkPort::DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_mempool* pool,
-                   const DpdkDevice& device, std::optional<KernelMute> mute)
+DpdkPort::DpdkPort(DeviceArguments arguments, const PortOptions& options, rte_mempool* pool,
+                   const StartedDevice& device, std::optional<KernelMute> mute)
     : arguments_(std::move(arguments)),
       options_(options),
       pool_(pool),
@@ -129,9 +128,9 @@ DpdkPort::DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_
   Attach(device);
 }
 
-void DpdkPort::Attach(const DpdkDevice& device) {
+void DpdkPort::Attach(const StartedDevice& device) {
   device_ = device;
-  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(arguments_.Interface());
+  const absl::StatusOr<InterfaceState> kernel = ReadInterface(arguments_.Interface());
   ifindex_ = kernel.ok() ? kernel->ifindex : 0;
   events_.Listen(device.port_id);
   pauses_.Watch(device.port_id);
@@ -303,7 +302,7 @@ PortInfo DpdkPort::Info() const {
   if (arguments_.IsShared()) info.interface = interface;
   uint32_t mtu_of_interface = 0;
   if (!interface.empty()) {
-    const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface);
+    const absl::StatusOr<InterfaceState> kernel = ReadInterface(interface);
     info.link_up = kernel.ok() && kernel->link_up;
     if (kernel.ok()) {
       info.mac = kernel->mac;
@@ -356,7 +355,7 @@ void DpdkPort::Maintain(WhileIdle while_idle) {
 void DpdkPort::Reconnect(WhileIdle while_idle) {
   if (!CheckDevice(arguments_, options_).ok()) return;
   while_idle([this] { Detach(); });
-  const absl::StatusOr<DpdkDevice> device = OpenDevice(arguments_, options_, pool_);
+  const absl::StatusOr<StartedDevice> device = OpenDevice(arguments_, options_, pool_);
   if (!device.ok()) return;
   loss_.Forget();
   while_idle([&] { Attach(*device); });
@@ -367,7 +366,7 @@ bool DpdkPort::HasOtherInterface() const {
   const std::string interface = arguments_.Interface();
   // A closed device keeps the frames of its own pool that it held.
   if (interface.empty() || arguments_.rules().own_pool_frame_bytes != 0) return false;
-  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface);
+  const absl::StatusOr<InterfaceState> kernel = ReadInterface(interface);
   return kernel.ok() && kernel->ifindex != ifindex_;
 }
 
@@ -377,7 +376,7 @@ void DpdkPort::FollowInterface(WhileIdle while_idle) {
   mute_.reset();
   absl::StatusOr<KernelMute> mute = KernelMute::Open(arguments_.Interface());
   if (!mute.ok()) return;
-  const absl::StatusOr<DpdkDevice> device = OpenDevice(arguments_, options_, pool_);
+  const absl::StatusOr<StartedDevice> device = OpenDevice(arguments_, options_, pool_);
   if (!device.ok()) return;
   mute_.emplace(*std::move(mute));
   while_idle([&] { Attach(*device); });
@@ -385,26 +384,24 @@ void DpdkPort::FollowInterface(WhileIdle while_idle) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Port>> OpenDpdkPort(const std::string& device,
-                                                   const DeviceOptions& options,
-                                                   rte_mempool* pool) {
-  absl::StatusOr<DeviceArguments> arguments = ParseDeviceArguments(device);
-  if (!arguments.ok()) return arguments.status();
-  if (absl::Status status = CheckDevice(*arguments, options); !status.ok()) return status;
+absl::StatusOr<std::unique_ptr<Port>> OpenPort(const DpdkDevice& kind, const PortOptions& options,
+                                               rte_mempool* pool) {
+  const DeviceArguments& arguments = kind.arguments;
+  if (absl::Status status = CheckDevice(arguments, options); !status.ok()) return status;
   std::optional<KernelMute> mute;
-  if (arguments->IsShared()) {
-    absl::StatusOr<KernelMute> opened = KernelMute::Open(arguments->Interface());
+  if (arguments.IsShared()) {
+    absl::StatusOr<KernelMute> opened = KernelMute::Open(arguments.Interface());
     if (!opened.ok()) return opened.status();
     mute.emplace(*std::move(opened));
   }
-  if (const uint32_t bytes = arguments->rules().own_pool_frame_bytes; bytes != 0) {
-    const auto own = MakePool(absl::StrCat("uroce_", arguments->name), bytes, kOwnPoolFrames);
+  if (const uint32_t bytes = arguments.rules().own_pool_frame_bytes; bytes != 0) {
+    const auto own = MakePool(absl::StrCat("uroce_", arguments.name), bytes, kOwnPoolFrames);
     if (!own.ok()) return own.status();
     pool = *own;
   }
-  const absl::StatusOr<DpdkDevice> opened = OpenDevice(*arguments, options, pool);
+  const absl::StatusOr<StartedDevice> opened = OpenDevice(arguments, options, pool);
   if (!opened.ok()) return opened.status();
-  return std::make_unique<DpdkPort>(*std::move(arguments), options, pool, *opened, std::move(mute));
+  return std::make_unique<DpdkPort>(arguments, options, pool, *opened, std::move(mute));
 }
 
 }  // namespace uroce::drivers

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts DPDK's environment layer (EAL), makes the pools that frames come from, and says whether
-// DPDK can drive a PCI device in its present state.
 #include "drivers/dpdk/eal.h"
 
 #include <dlfcn.h>
@@ -114,6 +112,12 @@ absl::Status InitEal(const EalConfig& config) {
 
 bool EnoughHugepages(const EalConfig& config) {
   return config.allow_hugepages && FreeHugepageMib() >= config.memory_mib;
+}
+
+uint32_t RequiredFrameBytes(uint32_t mtu_bytes) {
+  constexpr uint32_t kEthernetBytes = 14 + 2 * 4;  // With two VLAN tags.
+  constexpr uint32_t kVirtioHeaderBytes = 12;      // Before the frame, in the same mbuf.
+  return std::max(kRoceFrameBytes, mtu_bytes + kEthernetBytes + kVirtioHeaderBytes);
 }
 
 absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes, uint32_t count,

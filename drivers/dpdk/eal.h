@@ -10,8 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Starts DPDK's environment layer (EAL), and makes the pools that frames come from.
-
 struct rte_mempool;
 
 namespace uroce::drivers {
@@ -37,6 +35,10 @@ bool EnoughHugepages(const EalConfig& config);
 /// IPv6 and the largest RoCE packet of path MTU 4096, rounded up.
 inline constexpr uint32_t kRoceFrameBytes = 4352;
 
+/// Bytes of a frame that the mbufs of any port must hold. `mtu_bytes` is the MTU that the user
+/// asked for, or 0.
+uint32_t RequiredFrameBytes(uint32_t mtu_bytes);
+
 /// A pool of `count` single-segment mbufs, each with room for `frame_bytes` behind the headroom.
 /// Threads that allocate often call rte_thread_register to get a cache of their own. The pool's
 /// memory is on `numa_node` when DPDK has memory there; -1: any node.
@@ -46,7 +48,7 @@ absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_by
 /// Bytes of memory that such a pool takes, to choose EalConfig::memory_mib.
 uint64_t PoolBytes(uint32_t frame_bytes, uint32_t count);
 
-// What the kernel says of a PCI device, and whether DPDK can drive the device in its present state.
+// ---- PCI devices ----
 
 /// A PCI device as sysfs shows it. Control thread.
 struct PciDevice {

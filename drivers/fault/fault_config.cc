@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which faults a port makes, by rates and by rules for single packets, and the text in which users
-// write them.
 #include "drivers/fault/fault_config.h"
 
 #include <array>
@@ -23,12 +21,14 @@ namespace {
 /// Longer than the delay of any path, and bounded, because delayed frames lie in bounded memory.
 constexpr absl::Duration kMaxDelay = absl::Seconds(1);
 
-}  // namespace
+constexpr char kRightDirection[] = "one of both, rx, tx";
 
+/// "fault: KEY=VALUE: RIGHT".
 absl::Status BadFault(absl::string_view key, absl::string_view value, absl::string_view right) {
   return absl::InvalidArgumentError(absl::StrCat("fault: ", key, "=", value, ": ", right));
 }
 
+/// Range: 0 s to 1 s, with a unit. Errors: one line with `key`.
 absl::Status ReadFaultDelay(absl::string_view key, const std::string& value, Nanos& delay) {
   absl::Duration parsed;
   const bool duration = absl::ParseDuration(value, &parsed);
@@ -38,8 +38,6 @@ absl::Status ReadFaultDelay(absl::string_view key, const std::string& value, Nan
   delay = Nanos(absl::ToInt64Nanoseconds(parsed));
   return absl::OkStatus();
 }
-
-namespace {
 
 using Action = FaultRule::Action;
 
@@ -101,18 +99,30 @@ absl::Status SetFrom1(const std::string& key, const std::string& value, uint64_t
   return BadFault(key, value, "a whole number from 1");
 }
 
-}  // namespace
-
-absl::string_view NameOf(FaultDirection direction) {
-  return kDirections[static_cast<size_t>(direction)].first;
-}
-
 std::optional<FaultDirection> ParseDirection(absl::string_view name) {
   for (const auto& [known, meaning] : kDirections) {
     if (known == name) return meaning;
   }
   return std::nullopt;
 }
+
+/// Collects the keys of one rule, "rule=ACTION" first.
+class FaultRuleReader {
+ public:
+  /// `text`: drop, duplicate, corrupt, mark, delay:TIME, reorder or reorder:FRAMES. Errors: one
+  /// line that names the key, the value and what would be right.
+  absl::Status Begin(const std::string& text);
+  /// qpn, opcode, dir, nth, every and count. Errors: as Begin.
+  absl::Status Set(const std::string& key, const std::string& value);
+  /// The rule. With `nth` alone it acts once.
+  FaultRule Take() const;
+
+ private:
+  FaultRule rule_;
+  bool has_nth_ = false;
+  bool has_every_ = false;
+  bool has_count_ = false;
+};
 
 absl::Status FaultRuleReader::Begin(const std::string& text) {
   *this = FaultRuleReader();
@@ -163,6 +173,12 @@ FaultRule FaultRuleReader::Take() const {
   FaultRule rule = rule_;
   if (has_nth_ && !has_every_ && !has_count_) rule.count = 1;
   return rule;
+}
+
+}  // namespace
+
+absl::string_view NameOf(FaultDirection direction) {
+  return kDirections[static_cast<size_t>(direction)].first;
 }
 
 std::string FormatRule(const FaultRule& rule) {
@@ -225,6 +241,7 @@ absl::Status SetValue(const std::string& key, const std::string& value, FaultCon
 
 absl::StatusOr<FaultConfig> ParseFault(const std::string& text) {
   FaultConfig config;
+  config.text = text;
   std::optional<FaultRuleReader> rule;
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
   for (const std::string& part : parts) {

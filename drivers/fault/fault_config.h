@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "pipeline/base/types.h"
@@ -18,22 +17,11 @@
 
 namespace uroce::drivers {
 
-// Values that several keys of faults have.
-
-inline constexpr char kRightDirection[] = "one of both, rx, tx";
-
-/// "fault: KEY=VALUE: RIGHT".
-absl::Status BadFault(absl::string_view key, absl::string_view value, absl::string_view right);
-
-/// Range: 0 s to 1 s, with a unit. Errors: one line with `key`.
-absl::Status ReadFaultDelay(absl::string_view key, const std::string& value, Nanos& delay);
-
-// A fault that single packets have: which packets, by their numbers, and what becomes of them.
+// ---- faults of single packets ----
 
 enum class FaultDirection : uint8_t { kBoth, kReceive, kTransmit };
 /// "both", "rx", "tx".
 absl::string_view NameOf(FaultDirection direction);
-std::optional<FaultDirection> ParseDirection(absl::string_view name);
 
 /// The packets that it matches are numbered from 1, those of all queues and of both directions
 /// together. It acts on number `nth`, and on each `every`-th from there on, `count` times.
@@ -61,24 +49,6 @@ struct FaultRule {
   }
 };
 
-/// Collects the keys of one rule, "rule=ACTION" first.
-class FaultRuleReader {
- public:
-  /// `text`: drop, duplicate, corrupt, mark, delay:TIME, reorder or reorder:FRAMES. Errors: one
-  /// line that names the key, the value and what would be right.
-  absl::Status Begin(const std::string& text);
-  /// qpn, opcode, dir, nth, every and count. Errors: as Begin.
-  absl::Status Set(const std::string& key, const std::string& value);
-  /// The rule. With `nth` alone it acts once.
-  FaultRule Take() const;
-
- private:
-  FaultRule rule_;
-  bool has_nth_ = false;
-  bool has_every_ = false;
-  bool has_count_ = false;
-};
-
 /// The rule as it can be given, such as "rule=drop,opcode=WRITE_LAST,dir=tx,nth=3,count=1".
 std::string FormatRule(const FaultRule& rule);
 
@@ -90,7 +60,7 @@ struct ActiveFaultRule {
   std::atomic<uint64_t> acted{0};
 };
 
-// Which faults a port makes, and the text in which users write them.
+// ---- faults of a port ----
 
 /// The most rules of a port: each costs time for every packet.
 inline constexpr size_t kMaxFaultRules = 16;
@@ -107,6 +77,7 @@ struct FaultConfig {
   bool link_down = false;  ///< The port has no link: every frame is dropped, in both directions.
   FaultDirection direction = FaultDirection::kBoth;  ///< Of the rates and the delay.
   std::vector<FaultRule> rules;                      ///< Beside them.
+  std::string text;                                  ///< As ParseFault has read it, or "".
   /// Whether every frame comes out exactly as it went in, and at once.
   bool is_harmless() const {
     return drop == 0 && duplicate == 0 && reorder == 0 && corrupt == 0 && ce_mark == 0 &&
@@ -116,8 +87,9 @@ struct FaultConfig {
 
 /// Parses "seed=1,drop=0.01,duplicate=0.01,reorder=0.02,delay=10us,corrupt=0.001,ce=0.01,dir=both,
 /// link=down", or any of these keys in any order. Behind them rules may follow, each of which
-/// begins with "rule=ACTION" and goes on with keys of its own (fault_rule.h). Errors name the key,
-/// the value and what would be right.
+/// begins with "rule=ACTION", of drop, duplicate, corrupt, mark, delay:TIME, reorder or
+/// reorder:FRAMES, and goes on with keys of its own: qpn, opcode, dir, nth, every, count. With
+/// `nth` alone a rule acts once. Errors name the key, the value and what would be right.
 absl::StatusOr<FaultConfig> ParseFault(const std::string& text);
 
 }  // namespace uroce::drivers

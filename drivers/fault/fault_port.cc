@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// A port around any other port: it drops, duplicates, delays, reorders, corrupts or marks the
-// frames of each direction (FaultLane), or has no link.
 #include "drivers/fault/fault_port.h"
 
 #include <rte_mbuf.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A port around any other port: it drops, duplicates, delays, reorders, corrupts or marks the
-// frames of each direction (FaultLane), or has no link.
+// frames of each direction (FaultLane), by a seed and rates, and single packets by rules, or has no
+// link.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,6 @@
 #include "drivers/fault/fault_config.h"
 #include "pipeline/base/types.h"
 #include "pipeline/port/port.h"
-
-// One direction of a fault port: its frames come out late, twice, changed or not at all.
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -111,15 +110,6 @@ class FaultLane {
   std::vector<Held> held_;
   FaultCounters counters_;
 };
-
-}  // namespace uroce::drivers
-
-// A port around any other port: it drops, duplicates, delays, reorders, corrupts or marks the
-// frames, by a seed and rates, and single packets by rules, or has no link.
-
-struct rte_mempool;
-
-namespace uroce::drivers {
 
 /// A port with faults in one or both directions. Each queue has its own faults: on a port of one
 /// queue the same seed and frames give the same faults. Without faults the port passes bursts on

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends frames as datagrams of UDP sockets, and makes frames of received datagrams, those of a flow
-// as superframes; finds the IPv4 identifications, which a UDP socket does not tell.
 #include "drivers/kernel/datagrams.h"
 
 #include <netinet/in.h>
@@ -66,9 +64,6 @@ IdentificationGuess::Found IdentificationGuess::Store(std::span<uint8_t> frame,
 
 namespace {
 
-// So few messages are read at a time while they are superframes: more would leave the cache before
-// they are cut.
-constexpr unsigned kFewMessages = 4;
 constexpr uint16_t kIpv4Headers = 14 + 20 + 8;
 constexpr uint16_t kIpv6Headers = 14 + 40 + 8;
 constexpr uint16_t kDoNotFragmentBit = 0x4000;
@@ -125,7 +120,7 @@ Mac GroupMac(const std::array<uint8_t, 16>& ip) {
 
 uint8_t* AppendUdp(uint8_t* at, in_port_t source_port) {
   return Append(at, wire::UdpHeader{.source_port = wire::Be<2>(ntohs(source_port)),
-                                    .destination_port = wire::Be<2>(kRoceUdpPort),
+                                    .destination_port = wire::Be<2>(wire::kRoceUdpPort),
                                     .length = wire::Be<2>(0),
                                     .checksum = wire::Be<2>(0)});
 }
@@ -170,7 +165,8 @@ void WriteIpv6Headers(uint8_t* at, const Mac& mac, const sockaddr_in6& source, c
 
 }  // namespace
 
-DatagramReader::DatagramReader() : buffers_(new std::array<Buffer, kMost>) {
+DatagramReader::DatagramReader() {
+  source_bytes_ = sizeof(sockaddr_in6);
   for (uint16_t i = 0; i < kMost; ++i) {
     parts_[i] = {.iov_base = (*buffers_)[i].data() + wire::kMaxUdpHeaderBytes,
                  .iov_len = wire::kMaxSuperframeBytes};
@@ -178,45 +174,25 @@ DatagramReader::DatagramReader() : buffers_(new std::array<Buffer, kMost>) {
     message.msg_iov = &parts_[i];
     message.msg_iovlen = 1;
     message.msg_name = &sources_[i];
-    message.msg_namelen = sizeof sources_[i];
-    message.msg_control = controls_[i].data();
-    message.msg_controllen = kControlBytes;
+    message.msg_namelen = source_bytes_;
   }
 }
 
 // Most ports see one family alone for a long time: the other is asked when that has nothing.
 bool DatagramReader::Read(const UdpSockets& sockets) {
-  const bool was_ipv6 = is_ipv6_;
-  for (const bool is_ipv6 : {was_ipv6, !was_ipv6}) {
-    if (Read(is_ipv6 ? sockets.ipv6.receiver : sockets.ipv4.receiver, is_ipv6)) return true;
+  for (const bool is_ipv6 : {is_ipv6_, !is_ipv6_}) {
+    const Fd& socket = is_ipv6 ? sockets.ipv6.receiver : sockets.ipv4.receiver;
+    if (!socket || !ReadMessages(socket.get())) continue;
+    is_ipv6_ = is_ipv6;
+    return true;
   }
   return false;
-}
-
-bool DatagramReader::Read(const Fd& socket, bool is_ipv6) {
-  if (!socket) return false;
-  // The kernel has set what it wrote to.
-  for (uint16_t i = 0; i < read_; ++i) {
-    headers_[i].msg_hdr.msg_controllen = kControlBytes;
-    headers_[i].msg_hdr.msg_namelen = sizeof sources_[i];
-  }
-  const unsigned most = has_superframes_ ? kFewMessages : kMost;
-  const int count = recvmmsg(socket.get(), headers_.data(), most, MSG_DONTWAIT, nullptr);
-  at_ = read_ = 0;
-  if (count <= 0) return false;
-  read_ = static_cast<uint16_t>(count);
-  is_ipv6_ = is_ipv6;
-  has_superframes_ = false;
-  return true;
 }
 
 bool DatagramReader::Begin() {
   msghdr& message = headers_[at_].msg_hdr;
   const uint32_t length = headers_[at_].msg_len;
   const Told told = ReadControls(message);
-  cutter_.reset();
-  segment_ = 0;
-  is_begun_ = true;
   const bool is_told = is_ipv6_ ? told.ipv6.has_value() : told.ipv4.has_value();
   if (!is_told || length == 0 || (message.msg_flags & MSG_TRUNC) != 0) return false;
   places_ = {.payload_offset = is_ipv6_ ? kIpv6Headers : kIpv4Headers, .is_ipv6 = is_ipv6_};
@@ -247,39 +223,6 @@ bool DatagramReader::Write(rte_mbuf& frame) {
   if (found == IdentificationGuess::Found::kFitted) ++counts_.fitted;
   return true;
 }
-
-uint16_t DatagramReader::Receive(const UdpSockets& sockets, rte_mempool* pool, rte_mbuf** frames,
-                                 uint16_t count) {
-  uint16_t got = 0;
-  bool may_read = true;
-  while (got < count) {
-    if (!has_frames()) {
-      if (!may_read || !Read(sockets)) break;
-      may_read = false;
-    }
-    if (!is_begun_ && !Begin()) {
-      ++counts_.dropped;
-      ++at_;
-      is_begun_ = false;
-      continue;
-    }
-    rte_mbuf* const frame = rte_pktmbuf_alloc(pool);
-    if (frame == nullptr) break;  // What was read waits for mbufs.
-    if (Write(*frame)) {
-      frames[got++] = frame;
-    } else {
-      ++counts_.dropped;
-      rte_pktmbuf_free(frame);
-    }
-    if (++segment_ >= cutter_->segments()) {
-      ++at_;
-      is_begun_ = false;
-    }
-  }
-  return got;
-}
-
-DatagramReader::Counts DatagramReader::TakeCounts() { return std::exchange(counts_, {}); }
 
 namespace {
 
@@ -389,7 +332,7 @@ class DatagramMessages {
       const auto ip = HeaderAt<wire::Ipv6Header>(frame + kIpOffset);
       address.ipv6 = {};
       address.ipv6.sin6_family = AF_INET6;
-      address.ipv6.sin6_port = htons(kRoceUdpPort);
+      address.ipv6.sin6_port = htons(wire::kRoceUdpPort);
       std::memcpy(&address.ipv6.sin6_addr, ip.destination.data(), ip.destination.size());
       message.msg_namelen = sizeof address.ipv6;
       in6_pktinfo source{};
@@ -402,7 +345,7 @@ class DatagramMessages {
       const auto ip = HeaderAt<wire::Ipv4Header>(frame + kIpOffset);
       address.ipv4 = {};
       address.ipv4.sin_family = AF_INET;
-      address.ipv4.sin_port = htons(kRoceUdpPort);
+      address.ipv4.sin_port = htons(wire::kRoceUdpPort);
       std::memcpy(&address.ipv4.sin_addr, ip.destination.data(), ip.destination.size());
       message.msg_namelen = sizeof address.ipv4;
       in_pktinfo source{};
@@ -435,46 +378,29 @@ class DatagramMessages {
 }  // namespace
 
 struct DatagramWriter::Burst {
-  FrameGroups groups;
+  SuperframeSender sender;
   DatagramMessages messages;
 };
 
 DatagramWriter::DatagramWriter() : burst_(new Burst) {}
 DatagramWriter::~DatagramWriter() = default;
 
-DatagramWriter::Sent DatagramWriter::Send(const UdpSockets& sockets, rte_mbuf** frames,
-                                          uint16_t count) {
-  auto& [groups, messages] = *burst_;
-  Sent result;
-  bool joins = sends_superframes_;
-  while (result.frames < count) {
-    rte_mbuf** const rest = frames + result.frames;
-    const auto left =
-        static_cast<uint16_t>(std::min<int>(FrameGroups::kMostFrames, count - result.frames));
-    groups.Make(rest, left, joins);
-    messages.Make(sockets, groups, rest);
-    const int sent = messages.Send();
-    if (sent > 0) {
-      result.frames += groups.Release(static_cast<uint16_t>(sent), rest, left);
-      continue;
-    }
-    if (errno == EAGAIN || errno == ENOBUFS) {
-      result.is_full = true;
-      break;
-    }
-    // EIO: no checksum offload. EINVAL: also a path whose MTU has become too small.
-    if (groups[0].builder->segments() > 1 &&
-        (errno == EINVAL || errno == EIO || errno == EMSGSIZE)) {
-      joins = false;
-      sends_superframes_ &= errno != EIO;
-      continue;
-    }
-    // No route, or the frame is too long for its path, or not for a UDP socket.
-    const uint16_t dropped = groups.Release(1, rest, left);
-    result.frames += dropped;
-    result.dropped += dropped;
-  }
-  return result;
+SentFrames DatagramWriter::Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count) {
+  auto& [sender, messages] = *burst_;
+  // Frames are dropped that have no route, that are too long for their path, or not for a UDP
+  // socket.
+  return sender.Send(
+      frames, count,
+      [&](const FrameGroups& groups, rte_mbuf* const* rest) {
+        messages.Make(sockets, groups, rest);
+        return messages.Send();
+      },
+      [](int error) {
+        using enum SuperframeSender::Refusal;
+        if (error == EIO) return kEver;  // No checksum offload.
+        // EINVAL: also a path whose MTU has become too small.
+        return error == EINVAL || error == EMSGSIZE ? kNow : kNone;
+      });
 }
 
 }  // namespace uroce::drivers

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network interface that the kernel and the daemon share: its state, keeping the kernel from
-// answering its RoCE packets, and the frames that packet sockets had no room for. Control thread.
 #include "drivers/kernel/kernel_interface.h"
 
-#include <arpa/inet.h>
 #include <linux/ethtool.h>
-#include <linux/filter.h>
-#include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/os/credentials.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::drivers {
 namespace {
@@ -27,18 +21,12 @@ namespace {
 /// A socket for interface requests, which any kind of socket accepts.
 class RequestSocket {
  public:
-  RequestSocket() : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
-  ~RequestSocket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  RequestSocket(const RequestSocket&) = delete;
-  RequestSocket& operator=(const RequestSocket&) = delete;
   bool Ask(unsigned long request, ifreq& question) const {
-    return ioctl(fd_, request, &question) == 0;
+    return ioctl(fd_.get(), request, &question) == 0;
   }
 
  private:
-  int fd_;
+  const Fd fd_{socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
 };
 
 /// The speed of the interface; 0 when the driver does not tell it.
@@ -61,7 +49,7 @@ absl::Status Missing(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<KernelInterface> ReadKernelInterface(const std::string& name) {
+absl::StatusOr<InterfaceState> ReadInterface(const std::string& name) {
   ifreq question{};
   if (name.empty() || name.size() >= sizeof question.ifr_name) {
     return absl::InvalidArgumentError(absl::StrCat("interface \"", name, "\": a name has 1 to ",
@@ -69,7 +57,7 @@ absl::StatusOr<KernelInterface> ReadKernelInterface(const std::string& name) {
   }
   std::copy(name.begin(), name.end(), question.ifr_name);
   const RequestSocket kernel;
-  KernelInterface found;
+  InterfaceState found;
   found.name = name;
   if (!kernel.Ask(SIOCGIFINDEX, question)) return Missing(name);
   found.ifindex = question.ifr_ifindex;
@@ -83,78 +71,40 @@ absl::StatusOr<KernelInterface> ReadKernelInterface(const std::string& name) {
   return found;
 }
 
-namespace {
-
-constexpr uint16_t kRoceUdpPort = 4791;
-
-template <typename Value>
-bool Set(int fd, int level, int option, const Value& value) {
-  return setsockopt(fd, level, option, &value, sizeof value) == 0;
+std::string EthtoolCommand(const std::string& interface, FlowControl flow_control) {
+  const bool rx = flow_control == FlowControl::kRx || flow_control == FlowControl::kFull;
+  const bool tx = flow_control == FlowControl::kTx || flow_control == FlowControl::kFull;
+  return absl::StrCat("ethtool -A ", interface, " rx ", rx ? "on" : "off", " tx ",
+                      tx ? "on" : "off");
 }
 
-/// A filter of one instruction: keep 0 bytes.
-bool DropEverything(int fd) {
-  sock_filter keep_nothing = {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};
-  const sock_fprog program = {.len = 1, .filter = &keep_nothing};
-  return Set(fd, SOL_SOCKET, SO_ATTACH_FILTER, program);
-}
-
-bool BindTo(int fd, int family) {
-  if (family == AF_INET) {
-    sockaddr_in any{};
-    any.sin_family = AF_INET;
-    any.sin_port = htons(kRoceUdpPort);
-    return bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
+absl::Status CheckRights(absl::string_view device, absl::string_view what,
+                         std::initializer_list<Need> needs) {
+  for (const Need& need : needs) {
+    if (HasCapability(need.capability)) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat("dev \"", device, "\": ", what, " needs the capability ", need.name));
   }
-  sockaddr_in6 any{};
-  any.sin6_family = AF_INET6;
-  any.sin6_port = htons(kRoceUdpPort);
-  return bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
+  return absl::OkStatus();
 }
 
-/// The filter is attached before the UDP port is bound, so that nothing is ever queued.
-bool Configure(int fd, int family, const std::string& interface) {
-  const int on = 1;
-  if (!Set(fd, SOL_SOCKET, SO_REUSEADDR, on)) return false;
-  if (!Set(fd, SOL_SOCKET, SO_REUSEPORT, on)) return false;
-  if (family == AF_INET6 && !Set(fd, IPPROTO_IPV6, IPV6_V6ONLY, on)) return false;
-  if (!DropEverything(fd)) return false;
-  // Without it the kernel cuts a superframe into packets before it drops each. Linux 5.0.
-  static_cast<void>(Set(fd, IPPROTO_UDP, UDP_GRO, on));
-  const auto length = static_cast<socklen_t>(interface.size());
-  if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.data(), length) != 0) return false;
-  return BindTo(fd, family);
-}
-
-}  // namespace
-
-absl::StatusOr<KernelMute> KernelMute::Open(const std::string& interface) {
-  KernelMute mute;
-  for (const int family : {AF_INET, AF_INET6}) {
-    const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 && errno == EAFNOSUPPORT) continue;  // No IPv6 here: no answers over it.
-    if (fd >= 0) mute.fds_.push_back(fd);
-    if (fd >= 0 && Configure(fd, family, interface)) continue;
-    if (errno == EADDRINUSE || errno == EADDRNOTAVAIL) continue;
-    return absl::InternalError(absl::StrCat("UDP port ", kRoceUdpPort, " on interface \"",
-                                            interface, "\": ", std::strerror(errno)));
+absl::Status CheckInterface(absl::string_view device, const std::string& interface,
+                            const PortOptions& options, std::initializer_list<Need> needs) {
+  const std::string who = absl::StrCat("dev \"", device, "\": ");
+  const absl::StatusOr<InterfaceState> state = ReadInterface(interface);
+  if (!state.ok()) {
+    return absl::Status(state.status().code(), absl::StrCat(who, state.status().message()));
   }
-  return mute;
-}
-
-KernelMute::~KernelMute() {
-  for (const int fd : fds_) close(fd);
-}
-
-uint64_t PacketDrops::Count() {
-  for (const int socket : sockets_) {
-    tpacket_stats stats{};
-    socklen_t length = sizeof stats;
-    if (getsockopt(socket, SOL_PACKET, PACKET_STATISTICS, &stats, &length) == 0) {
-      total_ += stats.tp_drops;
-    }
+  if (options.flow_control) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, "flow-control=", NameOf(*options.flow_control), ": the kernel sets that of ",
+        interface, "; ", EthtoolCommand(interface, *options.flow_control)));
   }
-  return total_;
+  absl::Status rights = CheckRights(device, absl::StrCat("iface=", interface), needs);
+  if (!rights.ok() || options.mtu_bytes <= state->mtu_bytes) return rights;
+  return absl::InvalidArgumentError(
+      absl::StrCat(who, "mtu=", options.mtu_bytes, " is more than the ", state->mtu_bytes, " of ",
+                   interface, "; ip link set ", interface, " mtu ", options.mtu_bytes));
 }
 
 }  // namespace uroce::drivers

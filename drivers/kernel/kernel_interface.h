@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network interface that the kernel and the daemon share: its state, keeping the kernel from
-// answering its RoCE packets, and the frames that packet sockets had no room for. Control thread.
+// What the kernel says of a network interface, and whether a port can be opened on it. Control
+// thread.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "pipeline/base/types.h"
+#include "pipeline/port/port.h"
 
 namespace uroce::drivers {
 
-// What the kernel says of a network interface. Control thread.
-
-struct KernelInterface {
+struct InterfaceState {
   std::string name;
   int ifindex = 0;
   Mac mac{};
@@ -26,41 +26,24 @@ struct KernelInterface {
 
 /// Reads the present state of the interface, in this thread's network namespace. A NotFound error
 /// names the interface.
-absl::StatusOr<KernelInterface> ReadKernelInterface(const std::string& name);
+absl::StatusOr<InterfaceState> ReadInterface(const std::string& name);
 
-// Keeps the kernel from answering the RoCE packets of an interface that it and the daemon share.
+/// The command that has the kernel set the link pause of its own `interface`.
+std::string EthtoolCommand(const std::string& interface, FlowControl flow_control);
 
-/// A port on a kernel interface (af_packet, af_xdp, tap) also leaves the frames to the kernel's
-/// stack, which would tell each sender that nobody listens on UDP port 4791. This class holds
-/// sockets of that UDP port on that interface. Their filter drops everything before it is queued.
-class KernelMute {
- public:
-  /// No error when another program holds the UDP port: then the kernel does not answer either.
-  static absl::StatusOr<KernelMute> Open(const std::string& interface);
-  ~KernelMute();
-  KernelMute(KernelMute&& other) noexcept : fds_(std::exchange(other.fds_, {})) {}
-  KernelMute& operator=(KernelMute&&) = delete;
-
- private:
-  KernelMute() = default;
-  std::vector<int> fds_;
+/// A capability, and its name for messages.
+struct Need {
+  int capability;
+  const char* name;
 };
+/// Checks that this thread has the capabilities. An error begins with `device`, and says that
+/// `what` needs the first one that is missing.
+absl::Status CheckRights(absl::string_view device, absl::string_view what,
+                         std::initializer_list<Need> needs);
 
-// Counts frames that the kernel dropped because the rings of AF_PACKET sockets were full.
-
-/// Reads the drops, since net_af_packet of DPDK 22.11 does not. The kernel counts them per socket
-/// and resets the count at each query (packet(7), PACKET_STATISTICS). Control thread.
-class PacketDrops {
- public:
-  /// Queries these sockets from now on; their owner keeps them. Drops counted before stay in the
-  /// sum.
-  void Watch(std::vector<int> sockets) { sockets_ = std::move(sockets); }
-  /// Frames lost so far. Call it regularly, so that the kernel's 32-bit counter does not overflow.
-  uint64_t Count();
-
- private:
-  std::vector<int> sockets_;
-  uint64_t total_ = 0;
-};
+/// Checks that a port with these options can be opened on the interface, which exists and carries
+/// the MTU, with the capabilities `needs`. Errors: one line that begins with `device`.
+absl::Status CheckInterface(absl::string_view device, const std::string& interface,
+                            const PortOptions& options, std::initializer_list<Need> needs);
 
 }  // namespace uroce::drivers

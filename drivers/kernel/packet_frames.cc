@@ -1,31 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends and receives frames by a packet socket, those of a flow as superframes.
 #include "drivers/kernel/packet_frames.h"
 
-#include <sys/socket.h>
+#include <linux/if_packet.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <utility>
 
-#include "drivers/kernel/frame_groups.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/icrc.h"
 #include "pipeline/wire/packet.h"
-#include "pipeline/wire/superframe.h"
 
 namespace uroce::drivers {
 namespace {
 
 constexpr uint32_t kMacBytes = 12;
 constexpr uint32_t kTagBytes = 4;
-// So few messages are read at a time while they are superframes: more would leave the cache before
-// they are cut.
-constexpr unsigned kFewMessages = 4;
+constexpr size_t kFrameBytes = 14 + wire::kMaxSuperframeBytes;
 
 /// Puts the VLAN tag back that the kernel has taken out of the frame.
 void InsertTag(uint8_t* frame, uint32_t length, uint16_t tci) {
@@ -59,27 +51,17 @@ wire::Identifications IdentificationsOf(const wire::SuperframeCutter& cutter) {
 
 }  // namespace
 
-FrameReader::FrameReader() : buffers_(new std::array<Buffer, kMost>) {
+PacketReader::PacketReader() {
   for (uint16_t i = 0; i < kMost; ++i) {
     parts_[i] = {{{.iov_base = &vnet_[i], .iov_len = sizeof(VnetHeader)},
-                  {.iov_base = (*buffers_)[i].data(), .iov_len = kBytes}}};
-    msghdr& message = headers_[i].msg_hdr;
-    message.msg_iov = parts_[i].data();
-    message.msg_iovlen = parts_[i].size();
-    message.msg_control = &controls_[i];
-    message.msg_controllen = sizeof(Control);
+                  {.iov_base = (*buffers_)[i].data(), .iov_len = kFrameBytes}}};
+    headers_[i].msg_hdr.msg_iov = parts_[i].data();
+    headers_[i].msg_hdr.msg_iovlen = parts_[i].size();
   }
 }
 
-bool FrameReader::Read(int socket) {
-  // The kernel has set what it wrote to.
-  for (uint16_t i = 0; i < read_; ++i) headers_[i].msg_hdr.msg_controllen = sizeof(Control);
-  const unsigned most = has_superframes_ ? kFewMessages : kMost;
-  const int count = recvmmsg(socket, headers_.data(), most, MSG_DONTWAIT, nullptr);
-  at_ = read_ = 0;
-  if (count <= 0) return false;
-  read_ = static_cast<uint16_t>(count);
-  has_superframes_ = false;
+bool PacketReader::Read(const Fd& socket) {
+  if (!ReadMessages(socket.get())) return false;
   for (uint16_t i = 0; i < read_; ++i) {
     const bool is_whole = (headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
     const uint32_t length = headers_[i].msg_len;
@@ -98,11 +80,8 @@ bool FrameReader::Read(int socket) {
   return true;
 }
 
-bool FrameReader::Begin() {
+bool PacketReader::Begin() {
   const VnetHeader& vnet = vnet_[at_];
-  cutter_.reset();
-  segment_ = 0;
-  is_begun_ = true;
   if (bytes().size() < kMacBytes) return false;
   if (vnet.gso_type == kNoGso) {
     const bool is_partial = (vnet.flags & kNeedsChecksum) != 0;
@@ -115,7 +94,7 @@ bool FrameReader::Begin() {
   return true;
 }
 
-bool FrameReader::Write(rte_mbuf& frame) {
+bool PacketReader::Write(rte_mbuf& frame) {
   const Message& message = messages_[at_];
   const uint32_t length =
       cutter_ ? cutter_->FrameBytes(segment_) : static_cast<uint32_t>(bytes().size());
@@ -133,42 +112,10 @@ bool FrameReader::Write(rte_mbuf& frame) {
   return true;
 }
 
-uint16_t FrameReader::Receive(int socket, rte_mempool* pool, rte_mbuf** frames, uint16_t count) {
-  uint16_t got = 0;
-  bool may_read = true;
-  while (got < count) {
-    if (!has_frames()) {
-      if (!may_read || !Read(socket)) break;
-      may_read = false;
-    }
-    if (!is_begun_ && !Begin()) {
-      ++dropped_;
-      ++at_;
-      is_begun_ = false;
-      continue;
-    }
-    rte_mbuf* const frame = rte_pktmbuf_alloc(pool);
-    if (frame == nullptr) break;  // What was read waits for mbufs.
-    if (Write(*frame)) {
-      frames[got++] = frame;
-    } else {
-      ++dropped_;
-      rte_pktmbuf_free(frame);
-    }
-    if (++segment_ >= (cutter_ ? cutter_->segments() : 1)) {
-      ++at_;
-      is_begun_ = false;
-    }
-  }
-  return got;
-}
-
-uint64_t FrameReader::TakeDropped() { return std::exchange(dropped_, 0); }
-
 namespace {
 
 /// The messages of sendmmsg for the groups of a burst.
-class Messages {
+class PacketMessages {
  public:
   void Make(const FrameGroups& groups, rte_mbuf* const* frames) {
     used_ = 0;
@@ -218,7 +165,7 @@ class Messages {
     parts_[used_++] = {.iov_base = const_cast<void*>(bytes), .iov_len = length};
   }
 
-  static constexpr size_t kMost = FrameWriter::kMostFrames;
+  static constexpr size_t kMost = FrameGroups::kMostFrames;
   std::array<mmsghdr, kMost> messages_{};
   std::array<iovec, 3 * kMost> parts_{};
   std::array<VnetHeader, kMost> vnet_{};
@@ -229,42 +176,27 @@ class Messages {
 
 }  // namespace
 
-struct FrameWriter::Burst {
-  FrameGroups groups;
-  Messages messages;
+struct PacketWriter::Burst {
+  SuperframeSender sender;
+  PacketMessages messages;
 };
 
-FrameWriter::FrameWriter() : burst_(new Burst) {}
-FrameWriter::~FrameWriter() = default;
+PacketWriter::PacketWriter() : burst_(new Burst) {}
+PacketWriter::~PacketWriter() = default;
 
-FrameWriter::Sent FrameWriter::Send(int socket, rte_mbuf** frames, uint16_t count) {
-  auto& [groups, messages] = *burst_;
-  Sent result;
-  while (result.frames < count) {
-    rte_mbuf** const rest = frames + result.frames;
-    const auto left = std::min<uint16_t>(kMostFrames, static_cast<uint16_t>(count - result.frames));
-    groups.Make(rest, left, sends_superframes_);
-    messages.Make(groups, rest);
-    const int sent = messages.Send(socket);
-    if (sent > 0) {
-      result.frames += groups.Release(static_cast<uint16_t>(sent), rest, left);
-      continue;
-    }
-    if (errno == EAGAIN || errno == ENOBUFS) {
-      result.is_full = true;
-      break;
-    }
-    const bool is_superframe = groups[0].builder->segments() > 1;
-    if (is_superframe && (errno == EINVAL || errno == EOPNOTSUPP)) {
-      sends_superframes_ = false;
-      continue;
-    }
-    // The interface is down or gone, or the frame is too long for it.
-    const uint16_t dropped = groups.Release(1, rest, left);
-    result.frames += dropped;
-    result.dropped += dropped;
-  }
-  return result;
+SentFrames PacketWriter::Send(const Fd& socket, rte_mbuf** frames, uint16_t count) {
+  auto& [sender, messages] = *burst_;
+  // Frames are dropped when the interface is down or gone, or they are too long for it.
+  return sender.Send(
+      frames, count,
+      [&](const FrameGroups& groups, rte_mbuf* const* rest) {
+        messages.Make(groups, rest);
+        return messages.Send(socket.get());
+      },
+      [](int error) {
+        using enum SuperframeSender::Refusal;
+        return error == EINVAL || error == EOPNOTSUPP ? kEver : kNone;
+      });
 }
 
 }  // namespace uroce::drivers

@@ -4,11 +4,14 @@
 #include <rte_ether.h>
 #include <sys/un.h>
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "drivers/dpdk/device_arguments.h"
 #include "drivers/dpdk/eal.h"
 #include "drivers/memif/memif_queue.h"
+#include "pipeline/port/port.h"
 
 namespace uroce::drivers {
 namespace {
@@ -71,14 +74,19 @@ absl::StatusOr<MemifConfig> ParseMemifConfig(const DeviceArguments& arguments) {
     if (!status.ok()) return status;
   }
   MemifConfig config;
+  config.device = arguments.name;
   config.is_server = arguments.Value("role") == "server";
   config.socket = arguments.Value("socket");
   config.id = id;
   config.buffer_bytes = static_cast<uint16_t>(buffer_bytes);
   config.log2_ring_slots = static_cast<uint8_t>(log2_slots);
   config.secret = arguments.Value("secret");
-  config.mac = arguments.mac.value_or(StableMac(arguments));
+  config.mac = arguments.mac.value_or(StableMac(arguments.Identity()));
   return config;
+}
+
+uint32_t RequiredFrameBytes(const MemifConfig& config, uint32_t mtu_bytes) {
+  return std::max<uint32_t>(RequiredFrameBytes(mtu_bytes), config.buffer_bytes);
 }
 
 uint32_t MemifMtuBytes(const MemifConfig& config) {

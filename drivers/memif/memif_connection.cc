@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handshake of a memif, from a socket's path to two rings.
 #include "drivers/memif/memif_connection.h"
 
 #include <sys/eventfd.h>

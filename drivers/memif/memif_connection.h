@@ -21,7 +21,7 @@
 
 namespace uroce::drivers {
 
-// The control socket of a memif: a server listens on it, and a client connects to it.
+// ---- the control socket: a server listens on it, and a client connects to it ----
 
 /// Listens at `path`, and replaces a socket file that nobody serves. Errors name path and reason: a
 /// live server, another kind of file, a directory that is missing or not writable.
@@ -35,8 +35,6 @@ absl::Status CheckMemifDirectory(const std::string& path);
 
 /// Accepts the next client of a listener; empty when none waits.
 Fd AcceptMemif(int listener);
-
-// One connection of a memif, from the connected socket through the handshake to two rings.
 
 /// Used by the control thread. A worker uses `sender` and `receiver` while the state is kConnected.
 /// Destruction unmaps the memory that these two use. It has a field for each thing that the

@@ -249,22 +249,24 @@ void MemifPort::TakeOver(Fd socket) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Port>> OpenMemifPort(const DeviceArguments& arguments,
-                                                    rte_mempool* pool) {
-  const absl::StatusOr<MemifConfig> config = ParseMemifConfig(arguments);
-  if (!config.ok()) return config.status();
+absl::StatusOr<std::unique_ptr<Port>> OpenPort(const MemifConfig& kind, const PortOptions& options,
+                                               rte_mempool* pool) {
+  if (options.flow_control) {
+    return absl::UnimplementedError(absl::StrCat("flow-control=", NameOf(*options.flow_control),
+                                                 ": a memif has no link pause"));
+  }
   absl::StatusOr<EventSignal> signal = EventSignal::Make();
   absl::Status status = signal.status();
-  if (!config->is_server) status.Update(CheckMemifDirectory(config->socket));
+  if (!kind.is_server) status.Update(CheckMemifDirectory(kind.socket));
   // The listener comes last, since strangers connect at once: from here on only the port closes it.
   absl::StatusOr<Fd> listener = Fd();
-  if (status.ok() && config->is_server) listener = ListenForMemif(config->socket);
+  if (status.ok() && kind.is_server) listener = ListenForMemif(kind.socket);
   status.Update(listener.status());
   if (!status.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("dev \"", arguments.name, "\": ", status.message()));
+        absl::StrCat("dev \"", kind.device, "\": ", status.message()));
   }
-  return std::make_unique<MemifPort>(*config, *std::move(listener), *std::move(signal), pool);
+  return std::make_unique<MemifPort>(kind, *std::move(listener), *std::move(signal), pool);
 }
 
 }  // namespace uroce::drivers

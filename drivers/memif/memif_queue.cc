@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rings of a memif: their layout in memory that both processes share, the mapping of that
-// memory, and frames to and from a ring whose other end is not trusted.
 #include "drivers/memif/memif_queue.h"
 
 #include <fcntl.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rings of a memif: their layout in memory that both processes share, the mapping of that
-// memory, and frames to and from a ring whose other end is not trusted.
+// The memif 2.0 protocol: messages on the control socket, and rings in memory that both processes
+// share; the mapping of that memory, and frames to and from rings. The peer may write anything
+// there at any time: each word is read once and checked, and an impossible value ends the
+// connection. Both ends run on one machine, so all integers are in host byte order.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +17,10 @@
 #include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
 
-namespace uroce::drivers::memif {
+struct rte_mbuf;
+struct rte_mempool;
 
-// The memif 2.0 protocol: messages on the control socket, and rings in shared memory. Both ends run
-// on one machine, so all integers are in host byte order.
+namespace uroce::drivers::memif {
 
 inline constexpr uint16_t kVersion = 0x0200;
 inline constexpr uint32_t kRingCookie = 0x3e31f20;
@@ -132,8 +134,6 @@ static_assert(sizeof(RingHeader) == 128 && offsetof(RingHeader, tail) == 64);
 
 namespace uroce::drivers {
 
-// Memory that the two ends of a memif share, and the fds that come with it.
-
 /// A mapped memory file that cannot shrink. The peer can still take its pages away: after that the
 /// peer reads and writes other pages than we do, and huge pages may be missing when we access
 /// them.
@@ -153,17 +153,6 @@ absl::StatusOr<MemifMemory> MapMemifMemory(Fd fd, uint64_t size_bytes);
 
 /// Whether `fd` is an eventfd.
 bool IsEventFd(int fd);
-
-}  // namespace uroce::drivers
-
-// The two directions of a memif: frames are copied between mbufs and buffers in shared memory. The
-// peer may write anything there at any time: each word is read once and checked, and an impossible
-// value ends the connection.
-
-struct rte_mbuf;
-struct rte_mempool;
-
-namespace uroce::drivers {
 
 /// The regions that both ends map, indexed by the region number in descriptors.
 using MemifRegions = std::vector<std::span<uint8_t>>;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ports at emulated switches: how the workers share the model of the network (SwitchNetwork), and
-// the port of one NIC (SwitchPort).
 #include "drivers/switch/switch_port.h"
 
 #include <rte_mbuf.h>

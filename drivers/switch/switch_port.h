@@ -15,8 +15,6 @@
 #include "pipeline/port/port.h"
 #include "pipeline/port/wake.h"
 
-// Emulated switches between the NICs of one daemon, and how the workers reach them.
-
 struct rte_mbuf;
 struct rte_mempool;
 
@@ -148,11 +146,10 @@ class SwitchNetwork final : public fabric::Surroundings {
   fabric::Fabric fabric_;  ///< Destroyed first: it gives back the frames that it holds.
 };
 
-// The port of a NIC at an emulated switch.
-
-/// It has its place at the switch, which SwitchNetwork::TakeIn has given to it, until its end.
-/// Its link state and speed are those of its link to the switch. While that link has no room for
-/// more frames, the sender has to wait; a link that is down takes all frames and loses them.
+/// The port of a NIC at an emulated switch. It has its place at the switch, which
+/// SwitchNetwork::TakeIn has given to it, until its end. Its link state and speed are those of its
+/// link to the switch. While that link has no room for more frames, the sender has to wait; a link
+/// that is down takes all frames and loses them.
 class SwitchPort final : public Port {
  public:
   SwitchPort(std::shared_ptr<SwitchNetwork> network, uint32_t host)

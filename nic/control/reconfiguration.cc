@@ -110,16 +110,14 @@ void Reconfiguration::SetDevice(NicDevice& device, const DeviceConfig& next) {
   const DeviceConfig& now = device.config();
   const bool has_rate = now.rate_bps != next.rate_bps;
   const bool has_congestion = CongestionFields(now.congestion) != CongestionFields(next.congestion);
-  const bool has_fault = now.fault != next.fault;
+  const bool has_fault = now.fault.text != next.fault.text;
   if (!has_rate && !has_congestion && !has_fault) return;
-  const absl::StatusOr<drivers::FaultConfig> faults =
-      next.fault.empty() ? drivers::FaultConfig() : drivers::ParseFault(next.fault);
   nic_.workers().RunTogether([&] {
     if (has_rate) device.SetRate(next.rate_bps);
     if (has_congestion) device.SetCongestion(next.congestion);
-    if (has_fault && faults.ok()) device.fault_port()->Set(*faults);
+    if (has_fault) device.fault_port()->Set(next.fault);
   });
-  if (has_fault && faults.ok()) device.ShowFault(next.fault);
+  if (has_fault) device.ShowFault(next.fault);
   refresh_(device);
 }
 
@@ -320,25 +318,24 @@ absl::Status NetworkChanges::RemovePort(const std::string& nic_name) {
 
 absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {
   if (nic_name.empty() && text == kNoFault) {
-    for (const auto& device : context_.nic.devices()) SetFaultOf(*device, {}, "");
+    for (const auto& device : context_.nic.devices()) SetFaultOf(*device, {});
     return absl::OkStatus();
   }
   NicDevice* const device = FindDevice(context_.nic, nic_name);
   if (device == nullptr) return NoNic(nic_name, context_.nic);
   if (text == kNoFault) {
-    SetFaultOf(*device, {}, "");
+    SetFaultOf(*device, {});
     return absl::OkStatus();
   }
   const absl::StatusOr<drivers::FaultConfig> faults = drivers::ParseFault(text);
   if (!faults.ok()) return faults.status();
-  SetFaultOf(*device, *faults, text);
+  SetFaultOf(*device, *faults);
   return absl::OkStatus();
 }
 
-void NetworkChanges::SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults,
-                                const std::string& text) {
+void NetworkChanges::SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults) {
   context_.nic.workers().RunTogether([&] { device.fault_port()->Set(faults); });
-  device.ShowFault(text);
+  device.ShowFault(faults);
   context_.refresh(device);  // It may have a link or none now.
 }
 

@@ -110,7 +110,7 @@ class NetworkChanges {
 
  private:
   absl::Status SetFault(const std::string& nic_name, const std::string& text);
-  void SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults, const std::string& text);
+  void SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults);
   absl::Status SetPort(const std::string& nic_name, const std::string& text);
   absl::Status RemovePort(const std::string& nic_name);
   absl::Status SetCongestion(const std::string& nic_name, const std::string& text);

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "drivers/kernel/kernel_interface.h"
+#include "drivers/kernel/sockets.h"
 #include "nic/net/address.h"
 #include "nic/net/netlink.h"
 

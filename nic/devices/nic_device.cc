@@ -28,7 +28,7 @@ constexpr uint32_t kAckDelayCode = 15;           // 134 ms: a loaded host may ne
 
 bool IsHost(const DeviceConfig& config, const drivers::PortInfo& info) {
   const bool has_kernel = !info.interface.empty() && !config.own_host;
-  return config.wire < 0 && config.exception.empty() && !has_kernel;
+  return config.cable() == nullptr && config.exception.empty() && !has_kernel;
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
       port_(std::move(port)),
       absent_port_(std::make_unique<drivers::AbsentPort>()),
       fault_port_(fault),
-      has_had_faults_(!config_.fault.empty()),
+      has_had_faults_(!config_.fault.text.empty()),
       info_(ReadInfo()),
       node_guid_(NodeGuid(info_.mac)),
       gids_(info_.mac),

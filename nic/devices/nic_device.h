@@ -67,8 +67,8 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   uint32_t index() const override { return datapath_.index(); }
   const Mac& mac() const override { return info_.mac; }
   bool link_up() const override { return info_.link_up; }
-  int wire() const override { return config_.wire; }
-  bool at_switch() const override { return config_.at_switch >= 0; }
+  int wire() const override { return config_.cable() ? config_.cable()->cable : -1; }
+  bool at_switch() const override { return config_.at_switch() != nullptr; }
   bool is_host() const override { return is_host_; }
   std::optional<Mac> peer_mac() const override { return info_.peer_mac; }
   int InterfaceOf(uint16_t vlan_id) const override {
@@ -133,10 +133,10 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   /// While it was not removed.
   drivers::Port& port() const { return *port_; }
   drivers::FaultPort* fault_port() const { return fault_port_; }
-  /// Records the text of the current faults; see drivers::ParseFault. "" for none.
-  void ShowFault(std::string text) {
-    has_had_faults_ |= !text.empty();
-    config_.fault = std::move(text);
+  /// Records the current faults.
+  void ShowFault(drivers::FaultConfig fault) {
+    has_had_faults_ |= !fault.text.empty();
+    config_.fault = std::move(fault);
   }
   /// Congestion control from now on; connections that are there keep their profile. While all
   /// workers stand still.

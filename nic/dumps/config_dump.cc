@@ -113,7 +113,7 @@ void AddChangedSwitch(const Config& config, const Setting& setting,
   fields.emplace_back("ports", "0");
   json[setting.key].push_back(FieldsJson(fields));
   for (const auto& [device, start] : nics) {
-    const SwitchSettings& its = config.switches[static_cast<size_t>(start->at_switch)];
+    const SwitchSettings& its = config.switches[start->at_switch()->switch_index];
     json["port"].push_back(FieldsJson(FieldsAtSwitch(*device, its)));
   }
 }
@@ -158,7 +158,7 @@ Json ConfigJson(const Nic& nic) {
     (info.is_limit ? limits : json)[info.key] = ValueJson(value);
   }
   for (const auto& device : nic.devices()) {
-    const std::string& fault = device->config().fault;
+    const std::string& fault = device->config().fault.text;
     if (!fault.empty()) json["fault"].push_back(absl::StrCat(device->name(), ":", fault));
   }
   json["limits"] = limits;

@@ -40,7 +40,7 @@ Json DeviceJson(const NicDevice& device) {
   json["mtu"] = info.mtu_bytes;
   json["active_mtu"] = MtuBytes(port.active_mtu);
   json["mac"] = FormatMac(info.mac);
-  json["fault"] = device.config().fault;
+  json["fault"] = device.config().fault.text;
   json["addresses"] = Json::array();
   for (const InterfaceAddress& address : device.gids().addresses()) {
     json["addresses"].push_back(FormatInterfaceAddress(address));

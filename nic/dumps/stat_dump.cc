@@ -317,7 +317,7 @@ Json StatDeviceJson(const NicDevice& device, const DeviceSnapshot& snapshot) {
                {"counters", CountsJson(snapshot.counters)},
                {"histograms", HistogramsJson(snapshot)}};
   if (!snapshot.fault_receive.empty()) {
-    json["fault"] = device.config().fault;
+    json["fault"] = device.config().fault.text;
     json["fault_receive"] = CountsJson(snapshot.fault_receive);
     json["fault_transmit"] = CountsJson(snapshot.fault_transmit);
     json["fault_rules"] = RulesJson(*device.fault_port());

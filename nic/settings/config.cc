@@ -25,7 +25,7 @@ absl::Status Apply(const Setting& setting, Config& config) {
 bool MarkWireInterfaces(Config& config) {
   bool has_any = false;
   for (DeviceConfig& device : config.devices) {
-    device.wire_interface = config.wire_interfaces && (device.wire >= 0 || device.at_switch >= 0);
+    device.wire_interface = config.wire_interfaces && device.is_inside();
     has_any |= device.wire_interface;
   }
   return has_any;
@@ -138,7 +138,9 @@ struct FixedField {
 };
 constexpr FixedField kFixedFields[] = {
     {"iface, udp or dev",
-     [](const DeviceConfig& now, const DeviceConfig& next) { return now.dev == next.dev; }},
+     [](const DeviceConfig& now, const DeviceConfig& next) {
+       return (now.is_inside() && next.is_inside()) || now.kind == next.kind;
+     }},
     {"ip", [](const DeviceConfig& now,
               const DeviceConfig& next) { return now.addresses == next.addresses; }},
     {"gateway or route",
@@ -165,11 +167,10 @@ constexpr FixedField kFixedFields[] = {
 
 /// What a NIC without a device is attached to: the other end of its wire, or its switch.
 std::string AttachedTo(const Config& config, const DeviceConfig& device) {
-  if (device.at_switch >= 0) return config.switches[static_cast<size_t>(device.at_switch)].name;
+  if (const SwitchPort* const at = device.at_switch())
+    return config.switches[at->switch_index].name;
   for (const DeviceConfig& other : config.devices) {
-    if (device.wire >= 0 && other.wire == device.wire && other.name != device.name) {
-      return other.name;
-    }
+    if (device.cable() && other.kind == device.kind && other.name != device.name) return other.name;
   }
   return "";
 }
@@ -206,7 +207,7 @@ std::vector<std::pair<std::string, Fields>> SwitchesOf(const Config& config) {
     std::ranges::sort(fields);
     const DeviceConfig* const first = names.empty() ? nullptr : FindNic(config, names.front());
     switches.emplace_back(
-        first == nullptr ? "" : config.switches[static_cast<size_t>(first->at_switch)].name,
+        first == nullptr ? "" : config.switches[first->at_switch()->switch_index].name,
         std::move(fields));
   }
   std::ranges::sort(switches);
@@ -250,7 +251,7 @@ std::vector<std::string> ChangedKeys(const Config& now, const Config& next) {
     if (CongestionFields(device.congestion) != CongestionFields(changed->congestion)) {
       keys.push_back(device.name + ".cc");
     }
-    if (device.fault != changed->fault) keys.push_back(device.name + ".fault");
+    if (device.fault.text != changed->fault.text) keys.push_back(device.name + ".fault");
   }
   return keys;
 }

@@ -12,13 +12,16 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "drivers/fault/fault_config.h"
 #include "nic/net/address.h"
 #include "nic/net/route.h"
 #include "nic/settings/congestion_settings.h"
+#include "nic/settings/port_kind.h"
 #include "nic/settings/setting.h"
 #include "nic/settings/switch_settings.h"
 #include "pipeline/port/port.h"
@@ -131,9 +134,7 @@ class LimitsOfKinds {
 /// One NIC.
 struct DeviceConfig {
   std::string name;
-  std::string dev;     ///< DPDK device argument; "" on a wire or at a switch.
-  int wire = -1;       ///< Number of the in-process wire, or -1. Each wire has two devices.
-  int at_switch = -1;  ///< Index of the daemon's switch, or -1.
+  PortKind kind;
   std::vector<InterfaceAddress> addresses;
   std::vector<Route> routes;     ///< For a port without a kernel interface.
   bool wire_interface = false;   ///< A TAP of the name has the addresses of a NIC inside.
@@ -147,7 +148,13 @@ struct DeviceConfig {
   /// Link pause of the port; without a value it stays as the device has it.
   std::optional<drivers::FlowControl> flow_control;
   CongestionConfig congestion;
-  std::string fault;  ///< Text of drivers::ParseFault; "" for none.
+  drivers::FaultConfig fault;
+
+  /// Null for ports of other kinds.
+  const CableEnd* cable() const { return std::get_if<CableEnd>(&kind); }
+  const SwitchPort* at_switch() const { return std::get_if<SwitchPort>(&kind); }
+  /// Whether the daemon emulates the port.
+  bool is_inside() const { return cable() != nullptr || at_switch() != nullptr; }
 };
 
 /// Limits per program, per user and for the daemon.

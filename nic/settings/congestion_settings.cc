@@ -37,8 +37,8 @@ absl::Status SetProfile(absl::string_view key, const std::string& text,
 }
 
 congestion::Profile ProfileOf(const DeviceConfig& device) {
-  return device.congestion.profile.value_or(device.wire < 0 ? kDefaultOfPorts
-                                                            : congestion::Profile::kOff);
+  return device.congestion.profile.value_or(device.cable() == nullptr ? kDefaultOfPorts
+                                                                      : congestion::Profile::kOff);
 }
 
 congestion::Settings WithParameters(congestion::Profile profile, const CongestionConfig& config) {

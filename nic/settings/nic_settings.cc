@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -77,7 +78,7 @@ bool IsNicKey(absl::string_view key);
 DeviceConfig NicAt(const Config& config, size_t switch_index) {
   const SwitchSettings& its = config.switches[switch_index];
   DeviceConfig device;
-  device.at_switch = static_cast<int>(switch_index);
+  device.kind = SwitchPort{static_cast<uint32_t>(switch_index)};
   device.mtu_bytes = its.mtu_bytes;
   device.selective_repeat = its.selective_repeat;
   device.always_icrc = its.always_icrc;
@@ -112,7 +113,7 @@ absl::Status ApplyPortAtSwitch(const Setting& setting, const std::string& name, 
     return Complain(
         setting, absl::StrCat("name=", device.name, ": ip=... is missing, such as ip=10.0.0.9/24"));
   }
-  const auto there = std::ranges::count(config.devices, device.at_switch, &DeviceConfig::at_switch);
+  const auto there = std::ranges::count(config.devices, device.kind, &DeviceConfig::kind);
   its->ports = std::max(its->ports, static_cast<uint32_t>(there) + 1);
   config.devices.push_back(std::move(device));
   return absl::OkStatus();
@@ -130,7 +131,7 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
     }
   }
   if (device.name.empty()) return Complain(setting, "name=... is missing, such as name=uroce0");
-  if (device.dev.empty()) {
+  if (std::holds_alternative<std::monostate>(device.kind)) {
     return Complain(setting,
                     "iface=..., udp=... or dev=... is missing, such as iface=eth0, or switch=...");
   }
@@ -217,13 +218,15 @@ absl::Status ApplyWire(Setting setting, Config& config) {
                                           absl::StrJoin(names, ", "),
                                           "), such as uroce0=10.0.0.1/24,uroce1=10.0.0.2/24"));
   }
-  int wire = 0;
-  for (const DeviceConfig& device : config.devices) wire = std::max(wire, device.wire + 1);
+  CableEnd end;
+  for (const DeviceConfig& device : config.devices) {
+    if (device.cable()) end.cable = std::max(end.cable, device.cable()->cable + 1);
+  }
   for (const auto& [name, addresses] : setting.fields) {
     if (absl::Status status = CheckName(setting, config, name); !status.ok()) return status;
     DeviceConfig device = common;
     device.name = name;
-    device.wire = wire;
+    device.kind = end;
     if (absl::Status status = AddAddresses(addresses, device); !status.ok()) {
       return Complain(setting, status.message());
     }
@@ -262,7 +265,8 @@ absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config)
       AddAddresses(own.addresses.empty() ? kFirstSwitchAddresses : own.addresses, device);
   if (!status.ok()) return Complain(setting, status.message());
   const auto earlier = std::ranges::count_if(config.devices, [&](const DeviceConfig& each) {
-    return each.at_switch >= 0 && config.switches[each.at_switch].addresses.empty();
+    const SwitchPort* const at = each.at_switch();
+    return at != nullptr && config.switches[at->switch_index].addresses.empty();
   });
   const auto steps = own.addresses.empty() ? static_cast<uint32_t>(earlier) : port;
   for (InterfaceAddress& address : device.addresses) address.gid = CountedUp(address.gid, steps);

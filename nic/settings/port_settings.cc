@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "drivers/dpdk/device_arguments.h"
 #include "drivers/fault/fault_config.h"
 #include "nic/settings/setting.h"
 #include "pipeline/port/port.h"
@@ -66,12 +66,6 @@ absl::Status CheckPrefixesDiffer(const DeviceConfig& device) {
   return absl::OkStatus();
 }
 
-// "" also for a device that cannot be parsed: opening it reports the error.
-std::string KernelInterfaceOf(const DeviceConfig& device) {
-  const auto arguments = drivers::ParseDeviceArguments(device.dev);
-  return arguments.ok() ? arguments->Interface() : "";
-}
-
 }  // namespace
 
 absl::Status AddAddresses(const std::string& text, DeviceConfig& device) {
@@ -120,7 +114,7 @@ absl::Status SetException(const std::string& text, DeviceConfig& device) {
 }
 
 absl::Status CheckNetwork(const DeviceConfig& device) {
-  const std::string interface = KernelInterfaceOf(device);
+  const std::string interface = InterfaceOf(device.kind);
   if (!interface.empty() && !device.routes.empty() && !device.own_host) {
     return absl::InvalidArgumentError(
         absl::StrCat("gateway and route are not for a port on ", interface,
@@ -153,17 +147,21 @@ std::string WithCommas(std::string text) {
   return text;
 }
 
-absl::Status SetDev(const std::string& text, DeviceConfig& device) {
-  if (!device.dev.empty())
+absl::Status SetKind(absl::StatusOr<PortKind> kind, DeviceConfig& device) {
+  if (!std::holds_alternative<std::monostate>(device.kind)) {
     return absl::InvalidArgumentError("iface, udp and dev exclude each other");
-  device.dev = WithCommas(text);
+  }
+  if (!kind.ok()) return kind.status();
+  device.kind = *std::move(kind);
   return absl::OkStatus();
 }
 
+absl::Status SetDev(const std::string& text, DeviceConfig& device) {
+  return SetKind(ParseDevice(WithCommas(text)), device);
+}
+
 absl::Status SetInterface(const std::string& text, DeviceConfig& device) {
-  const absl::Status status = SetDev(absl::StrCat("net_iface,iface=", text), device);
-  if (!status.ok()) return status;
-  return drivers::ParseDeviceArguments(device.dev).status();
+  return SetKind(ParseInterface(text), device);
 }
 
 // Addresses are also those of the NIC: a socket has no others.
@@ -182,15 +180,11 @@ absl::Status SetUdp(const std::string& text, DeviceConfig& device) {
                      "\" is neither an interface, nor an address, nor an IPv4 and an "
                      "IPv6 address joined by '+', such as 192.0.2.1+2001:db8::1"));
   }
-  const absl::Status status =
-      SetDev(absl::StrCat(drivers::kUdpDriver, is_address ? ",address=" : ",iface=", text), device);
-  if (!status.ok()) return status;
-  return drivers::ParseDeviceArguments(device.dev).status();
+  return SetKind(is_address ? ParseUdpAddresses(text) : ParseUdpInterface(text), device);
 }
 
 absl::Status SetIp(const std::string& text, DeviceConfig& device) {
-  const auto arguments = drivers::ParseDeviceArguments(device.dev);
-  if (arguments.ok() && arguments->driver == drivers::kUdpDriver) {
+  if (std::holds_alternative<drivers::UdpSocket>(device.kind)) {
     return absl::InvalidArgumentError("ip and udp exclude each other");
   }
   return AddAddresses(text, device);
@@ -240,8 +234,10 @@ constexpr PortField kFields[] = {
 }  // namespace
 
 absl::Status SetFault(const std::string& text, DeviceConfig& device) {
-  device.fault = WithCommas(text);
-  return drivers::ParseFault(device.fault).status();
+  absl::StatusOr<drivers::FaultConfig> fault = drivers::ParseFault(WithCommas(text));
+  if (!fault.ok()) return fault.status();
+  device.fault = *std::move(fault);
+  return absl::OkStatus();
 }
 
 absl::Status SetRate(const std::string& text, DeviceConfig& device) {
@@ -270,25 +266,18 @@ std::span<const PortField> PortFields() { return kFields; }
 
 namespace {
 
-bool IsOfOurOwn(const DeviceConfig& device) {
-  const auto arguments = drivers::ParseDeviceArguments(device.dev);
-  return arguments.ok() && arguments->rules().is_our_own;
-}
-
 /// `present` and `next`: without and with the port.
 absl::Status CheckAddable(const DeviceConfig& device, const Config& present, const Config& next) {
-  if (device.wire >= 0) return absl::OkStatus();
-  if (device.at_switch >= 0) {
-    const SwitchSettings& its = present.switches[static_cast<size_t>(device.at_switch)];
-    if (next.switches[static_cast<size_t>(device.at_switch)].ports == its.ports) {
-      return absl::OkStatus();
-    }
+  if (device.cable()) return absl::OkStatus();
+  if (const SwitchPort* const at = device.at_switch()) {
+    const SwitchSettings& its = present.switches[at->switch_index];
+    if (next.switches[at->switch_index].ports == its.ports) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
         "switch=", its.name, ": its ", its.ports, " ports have NICs; uroce port remove frees one"));
   }
-  if (!IsOfOurOwn(device)) {
+  if (const auto* const dpdk = std::get_if<drivers::DpdkDevice>(&device.kind)) {
     return absl::UnimplementedError(
-        absl::StrCat("dev=", device.dev,
+        absl::StrCat("dev=", dpdk->text,
                      ": DPDK finds its devices only when uroced starts; give it by --port, "
                      "or add a port by udp=, iface=, switch= or dev=net_memif0"));
   }
@@ -320,11 +309,11 @@ absl::StatusOr<PortAddition> ParsePortAddition(const std::string& key, const std
 }
 
 absl::Status CheckRemovable(const DeviceConfig& device) {
-  if (device.wire >= 0 || device.at_switch >= 0) return absl::OkStatus();
+  if (device.is_inside()) return absl::OkStatus();
   const char* stays = nullptr;
   if (!device.exception.empty()) {
     stays = "it has an exception interface";
-  } else if (!IsOfOurOwn(device)) {
+  } else if (!MayComeAndGo(device.kind)) {
     stays = "it is driven by DPDK";
   }
   if (stays == nullptr) return absl::OkStatus();

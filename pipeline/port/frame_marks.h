@@ -19,9 +19,8 @@
 
 namespace uroce::drivers {
 
-// A mark that a frame carries while it is in the daemon.
-
-/// A dynamic flag of mbufs, allotted by DPDK once per name; drivers clear it in received frames.
+/// A mark that a frame carries while it is in the daemon: a dynamic flag of mbufs, allotted by
+/// DPDK once per name; drivers clear it in received frames.
 class FrameFlag {
  public:
   /// DPDK has been started. `name` has fewer than RTE_MBUF_DYN_NAMESIZE characters.
@@ -43,18 +42,15 @@ class FrameFlag {
   const uint64_t bit_;
 };
 
-// Stores the number of the queue pair that a frame is sent to in the frame's mbuf.
-
 /// Every frame given to Port::TransmitBurst carries its destination. A port whose other end has
 /// several queues chooses the queue by it, as a NIC does by a flow rule. Qpn(): not RoCE. The
 /// number is in the mbuf's hash, which drivers write on receiving and do not read.
 inline void SetDestination(rte_mbuf& frame, Qpn qpn) { frame.hash.rss = qpn.value(); }
 inline Qpn DestinationOf(const rte_mbuf& frame) { return Qpn(frame.hash.rss); }
 
-// Marks frames that stay in the daemon's memory and do not carry their ICRC: nobody has computed
-// it, and nobody needs to check it, as with checksums of the kernel's loopback.
-
-/// Who shows a marked frame to somebody, or spoils it, fills its ICRC in first.
+/// Marks frames that stay in the daemon's memory and do not carry their ICRC: the sender has not
+/// computed it and the receiver need not check it, as with checksums of the kernel's loopback. Code
+/// that shows a marked frame outside, or spoils it, fills its ICRC in first.
 class PendingIcrc {
  public:
   bool IsSet(const rte_mbuf& frame) const { return flag_.IsSet(frame); }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface that a worker drives: a source and a sink of Ethernet frames; and the port that
-// stands in for a removed one.
+// The interface that a worker drives: a source and a sink of Ethernet frames. Also what all ports
+// have: options, made-up addresses, and the port that stands in for a removed one.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
-
-// The interface that a worker drives: a source and a sink of Ethernet frames.
 
 struct rte_mbuf;
 
@@ -22,6 +21,18 @@ enum class FlowControl : uint8_t { kOff, kRx, kTx, kFull };
 /// "off", "rx", "tx", "full".
 const char* NameOf(FlowControl flow_control);
 std::optional<FlowControl> ParseFlowControl(const std::string& name);
+
+/// What a user may ask of a port besides its kind.
+struct PortOptions {
+  uint32_t mtu_bytes = 0;  ///< Ethernet payload; 0: the port's own MTU.
+  uint16_t queues = 1;     ///< Receive queues, with RSS where a device has it.
+  uint16_t workers = 1;    ///< Threads that drive it; each has a transmit queue, up to `queues`.
+  std::optional<FlowControl> flow_control;  ///< No value: it stays as the device has it.
+  bool takes_all_frames = false;            ///< On a kernel interface: not only RoCE frames.
+};
+
+/// The speed of a link that does not tell its own.
+inline constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
 
 /// What a port is, and its state as last seen.
 struct PortInfo {
@@ -66,7 +77,7 @@ class Port {
   virtual uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) = 0;
   /// Takes the first n frames and returns n. The caller keeps the other frames, and tries again at
   /// its next turn. A port never refuses for ever: it drops and counts instead. Each frame carries
-  /// the queue pair that it is sent to (frame_destination.h).
+  /// the queue pair that it is sent to (frame_marks.h).
   [[nodiscard]] virtual uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count,
                                                Nanos now) = 0;
   /// How many frames TransmitBurst would take now.
@@ -106,10 +117,8 @@ class Port {
   virtual int maintain_fd() const { return -1; }
 };
 
-// Stands for a port that was removed: nothing arrives, and what is sent is dropped.
-
-/// Any number of threads may use it, with any number of queues. A worker that sleeps is not woken
-/// by it.
+/// Stands for a port that was removed: nothing arrives, and what is sent is dropped. Any number of
+/// threads may use it, with any number of queues. A worker that sleeps is not woken by it.
 class AbsentPort final : public Port {
  public:
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
@@ -118,5 +127,11 @@ class AbsentPort final : public Port {
   bool wakes_itself() const override { return true; }
   PortInfo Info() const override { return {}; }
 };
+
+/// A locally administered unicast address that depends only on `name` and `index`.
+Mac LocalMac(std::string_view name, uint32_t index);
+/// A locally administered unicast address that is the same at each start. It differs between
+/// identities, network namespaces and machines.
+Mac StableMac(std::string_view identity);
 
 }  // namespace uroce::drivers

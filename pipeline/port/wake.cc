@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fds that wake a sleeping worker when frames arrive, from the kernel (ReceiveWake) or from
-// another worker (Bell).
 #include "pipeline/port/wake.h"
 
 #include <sys/epoll.h>

@@ -12,11 +12,9 @@
 
 namespace uroce::drivers {
 
-// One fd that combines the fds of a device: it wakes a sleeping worker.
-
-/// An epoll set of fds that belong to a driver. The fds are only waited on, never read: an edge on
-/// one makes `fd` readable until the next Drain. A worker that finds no frames after an edge was
-/// woken once in vain.
+/// One fd that combines the fds of a device: an epoll set. The fds belong to a driver and are only
+/// waited on, never read: an edge on one makes `fd` readable until the next Drain. A worker that
+/// finds no frames after an edge was woken once in vain.
 class ReceiveWake {
  public:
   ReceiveWake();
@@ -42,12 +40,10 @@ class ReceiveWake {
   std::vector<pollfd> late_;
 };
 
-// Wakes the worker that drives one queue of a port.
-
-/// Whoever puts a frame where another worker looks calls Ring afterwards. A worker that is about to
-/// sleep calls Announce and then looks for frames once more. Of these two atomic exchanges the
-/// later one sees the other: either the worker sees the frame, or the ringer sees that the worker
-/// sleeps.
+/// Wakes the worker that drives one queue of a port. A worker that puts a frame where another
+/// worker looks calls Ring afterwards. A worker that is about to sleep calls Announce and then
+/// looks for frames once more. Of these two atomic exchanges the later one sees the other: either
+/// the worker sees the frame, or the ringer sees that the worker sleeps.
 class alignas(64) Bell {
  public:
   Bell();

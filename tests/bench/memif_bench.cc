@@ -48,13 +48,17 @@ T* MapForBoth(size_t bytes, int sharing) {
 std::unique_ptr<drivers::Port> Open(const std::string& role, const std::string& options) {
   TestPool();
   const auto arguments = drivers::ParseDeviceArguments("net_memif0;role=" + role + ";" + options);
-  if (arguments.ok()) {
-    auto port = drivers::OpenMemifPort(*arguments, TestPool());
-    if (port.ok()) return *std::move(port);
-    fprintf(stderr, "%s\n", std::string(port.status().message()).c_str());
-  } else {
-    fprintf(stderr, "%s\n", std::string(arguments.status().message()).c_str());
+  absl::Status status = arguments.status();
+  if (status.ok()) {
+    const auto config = drivers::ParseMemifConfig(*arguments);
+    status = config.status();
+    if (status.ok()) {
+      auto port = drivers::OpenPort(*config, {}, TestPool());
+      if (port.ok()) return *std::move(port);
+      status = port.status();
+    }
   }
+  fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   exit(2);
 }
 

@@ -8,9 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "drivers/dpdk/device_checks.h"
-#include "drivers/dpdk/dpdk_port.h"
-#include "drivers/kernel/kernel_interface.h"
+#include "pipeline/port/port.h"
 
 namespace uroce::drivers {
 namespace {
@@ -44,12 +42,6 @@ TEST(DeviceArgumentsTest, OtherDriversAndPciAddressesPassThrough) {
   const auto pci = ParseDeviceArguments("0000:3b:00.0");
   ASSERT_TRUE(pci.ok());
   EXPECT_TRUE(pci->IsPci());
-}
-
-TEST(DeviceArgumentsTest, MbufsHoldWhatTheBuffersOfAMemifHold) {
-  const std::string end = "net_memif0;role=server;socket=/run/x.sock";
-  EXPECT_EQ(RequiredFrameBytes(*ParseDeviceArguments(end), 0), 9216u);
-  EXPECT_EQ(RequiredFrameBytes(*ParseDeviceArguments(end + ";bsize=10000"), 0), 10000u);
 }
 
 TEST(DeviceArgumentsTest, NonsenseIsOneClearError) {
@@ -121,43 +113,14 @@ TEST(DriverRulesTest, WhatIsFilledInIsKnownToTheDriver) {
 }
 
 TEST(StableMacTest, TheSameDeviceHasTheSameAddressAndOthersOthers) {
-  const auto mac_of = [](const char* text) { return StableMac(*ParseDeviceArguments(text)); };
+  const auto mac_of = [](const char* text) {
+    return StableMac(ParseDeviceArguments(text)->Identity());
+  };
   const Mac first = mac_of("net_vhost0;iface=/run/a");
   EXPECT_EQ(first, mac_of("net_vhost0;iface=/run/a;queues=2"));
   EXPECT_NE(first, mac_of("net_vhost0;iface=/run/b"));
   EXPECT_NE(first, mac_of("net_virtio_user0;path=/run/a"));
   EXPECT_EQ(first[0] & 3, 2) << "locally administered, for one";
-}
-
-TEST(DeviceChecksTest, AnMtuThatTheDriverCannotCarryIsRefused) {
-  const auto tap = ParseDeviceArguments("net_tap0;iface=x");
-  ASSERT_TRUE(tap.ok());
-  const absl::Status status = CheckDevice(*tap, {.mtu_bytes = 4200});
-  EXPECT_NE(status.message().find("mtu=4200 is more than the 1500"), std::string::npos) << status;
-}
-
-TEST(DeviceChecksTest, AVirtioUserWithoutItsServerSaysSo) {
-  const auto virtio = ParseDeviceArguments("net_virtio_user0;path=/nonexistent/socket");
-  ASSERT_TRUE(virtio.ok());
-  const absl::Status status = CheckDevice(*virtio, {});
-  EXPECT_NE(status.message().find("path=/nonexistent/socket: nobody listens there"),
-            std::string::npos)
-      << status;
-}
-
-TEST(DpdkPortTest, AMissingInterfaceIsNamed) {
-  const auto port = OpenDpdkPort("net_af_packet0;iface=nosuch0", {}, nullptr);
-  ASSERT_FALSE(port.ok());
-  EXPECT_EQ(port.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_NE(port.status().message().find("nosuch0"), std::string::npos) << port.status();
-}
-
-TEST(KernelInterfaceTest, LoopbackIsThereAndLongNamesAreRefused) {
-  const auto loopback = ReadKernelInterface("lo");
-  ASSERT_TRUE(loopback.ok()) << loopback.status();
-  EXPECT_GT(loopback->ifindex, 0);
-  EXPECT_GT(loopback->mtu_bytes, 0u);
-  EXPECT_FALSE(ReadKernelInterface("an-interface-name-too-long").ok());
 }
 
 }  // namespace

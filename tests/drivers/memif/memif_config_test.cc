@@ -45,6 +45,12 @@ TEST(MemifConfigTest, TheTwoEndsAndOtherSocketsHaveMacsOfTheirOwnThatStay) {
   EXPECT_NE(server, Parse("role=server;socket=/a;id=1")->mac);
 }
 
+TEST(MemifConfigTest, MbufsHoldWhatTheBuffersHold) {
+  const std::string end = "role=server;socket=/run/x.sock";
+  EXPECT_EQ(RequiredFrameBytes(*Parse(end), 0), 9216u);
+  EXPECT_EQ(RequiredFrameBytes(*Parse(end + ";bsize=10000"), 0), 10000u);
+}
+
 TEST(MemifConfigTest, EachBadOptionIsNamedWithItsValue) {
   const std::string good = "role=server;socket=/s;";
   const std::pair<std::string, std::string> bad[] = {

@@ -43,14 +43,16 @@ class MemifPortTest : public FramePoolTest {
     FramePoolTest::TearDown();
   }
 
-  DeviceArguments Arguments(const std::string& role, const std::string& more = "") const {
-    const auto arguments =
-        ParseDeviceArguments("net_memif0;role=" + role + ";socket=" + socket_ + ";rsize=5" + more);
-    EXPECT_TRUE(arguments.ok()) << arguments.status();
-    return *arguments;
+  static MemifConfig Parse(const std::string& options) {
+    const auto config = ParseMemifConfig(ParseDeviceArguments("net_memif0;" + options).value());
+    EXPECT_TRUE(config.ok()) << config.status();
+    return *config;
+  }
+  MemifConfig ConfigOf(const std::string& role, const std::string& more = "") const {
+    return Parse("role=" + role + ";socket=" + socket_ + ";rsize=5" + more);
   }
   std::unique_ptr<Port> Open(const std::string& role, const std::string& more = "") {
-    auto port = OpenMemifPort(Arguments(role, more), pool());
+    auto port = OpenPort(ConfigOf(role, more), {}, pool());
     EXPECT_TRUE(port.ok()) << port.status();
     return *std::move(port);
   }

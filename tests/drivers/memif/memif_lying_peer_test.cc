@@ -33,8 +33,8 @@ class LyingClient : public MemifPortTest {
  protected:
   void ConnectLiar() {
     if (server_ == nullptr) server_ = Open("server");
-    liar_ = std::make_unique<MemifConnection>(*ParseMemifConfig(Arguments("client")),
-                                              ConnectMemif(socket_), &signal_, pool());
+    liar_ = std::make_unique<MemifConnection>(ConfigOf("client"), ConnectMemif(socket_), &signal_,
+                                              pool());
     while (liar_->state() == MemifConnection::State::kHandshake) {
       server_->Maintain(AtOnce);
       liar_->OnReadable();

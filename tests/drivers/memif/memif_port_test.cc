@@ -165,8 +165,8 @@ TEST_F(MemifPortTest, AServerTakesAStaleSocketButNothingElse) {
   { const Fd stale = *ListenForMemif(socket_); }
   server_ = Open("server");
   const auto complaint = [this](const std::string& path) {
-    const auto arguments = ParseDeviceArguments("net_memif0;role=server;socket=" + path);
-    return std::string(OpenMemifPort(*arguments, pool()).status().message());
+    return std::string(
+        OpenPort(Parse("role=server;socket=" + path), {}, pool()).status().message());
   };
   EXPECT_THAT(complaint(socket_), HasSubstr("somebody listens there already"));
   EXPECT_THAT(complaint(directory_ + "/no/m.sock"),
@@ -197,13 +197,13 @@ class FewFds {
 
 // Once it listens, strangers connect and send fds, whose close may hang: nothing fails after that.
 TEST_F(MemifPortTest, AServerThatCannotBeMadeHasNeverListened) {
-  const auto arguments = ParseDeviceArguments("net_memif0;role=server;socket=" + socket_);
+  const MemifConfig config = Parse("role=server;socket=" + socket_);
   int failures = 0;
   for (rlim_t spare = 0; spare < 16; ++spare) {
     absl::Status status;
     {
       const FewFds few(spare);
-      status = OpenMemifPort(*arguments, pool()).status();
+      status = OpenPort(config, {}, pool()).status();
     }
     if (status.ok()) break;
     ++failures;

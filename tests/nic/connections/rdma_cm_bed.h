@@ -33,7 +33,9 @@ class RdmaCmBed {
     Config config = nic::MakeConfig({}, "/nonexistent").value();
     config.no_huge = true;
     config.workers = workers;
-    for (DeviceConfig& device : config.devices) device.fault = fault;
+    for (DeviceConfig& device : config.devices) {
+      if (!fault.empty()) device.fault = drivers::ParseFault(fault).value();
+    }
     adjust(config);
     Ports ports = OpenPorts(config).value();
     nic_ = std::make_unique<Nic>(config, std::move(ports.devices), ports.seats);

@@ -18,8 +18,8 @@ TEST(ConfigTest, NothingSaidGivesTwoNicsOnAnInProcessWire) {
   ASSERT_EQ(config->devices.size(), 2u);
   EXPECT_EQ(config->devices[0].name, "uroce0");
   EXPECT_EQ(config->devices[1].name, "uroce1");
-  EXPECT_EQ(config->devices[0].wire, 0);
-  EXPECT_EQ(config->devices[1].wire, 0);
+  EXPECT_EQ(config->devices[0].kind, PortKind(CableEnd{0}));
+  EXPECT_EQ(config->devices[1].kind, PortKind(CableEnd{0}));
   EXPECT_EQ(config->devices[0].addresses,
             (std::vector{Address("10.0.0.1/24"), Address("fd00::1/64")}));
   EXPECT_EQ(config->devices[1].addresses,
@@ -83,13 +83,12 @@ w0 = ["10.0.0.2/24"]
   ASSERT_EQ(file->devices.size(), flags->devices.size());
   for (size_t i = 0; i < file->devices.size(); ++i) {
     EXPECT_EQ(file->devices[i].name, flags->devices[i].name);
-    EXPECT_EQ(file->devices[i].dev, flags->devices[i].dev);
-    EXPECT_EQ(file->devices[i].wire, flags->devices[i].wire);
+    EXPECT_EQ(file->devices[i].kind, flags->devices[i].kind);
     EXPECT_EQ(file->devices[i].addresses, flags->devices[i].addresses);
     EXPECT_EQ(file->devices[i].routes, flags->devices[i].routes);
     EXPECT_EQ(file->devices[i].exception, flags->devices[i].exception);
     EXPECT_EQ(file->devices[i].mtu_bytes, flags->devices[i].mtu_bytes);
-    EXPECT_EQ(file->devices[i].fault, flags->devices[i].fault);
+    EXPECT_EQ(file->devices[i].fault.text, flags->devices[i].fault.text);
   }
 }
 

@@ -24,11 +24,41 @@ TEST(NicSettingsTest, PortFieldsUseSemicolonsForCommas) {
   ASSERT_EQ(config->devices.size(), 1u);
   const DeviceConfig& device = config->devices[0];
   EXPECT_EQ(device.name, "uroce0");
-  EXPECT_EQ(device.dev, "net_af_packet0,iface=veth0");
-  EXPECT_EQ(device.wire, -1);
+  const auto* const dpdk = std::get_if<drivers::DpdkDevice>(&device.kind);
+  ASSERT_NE(dpdk, nullptr);
+  EXPECT_EQ(dpdk->text, "net_af_packet0,iface=veth0");
+  EXPECT_EQ(dpdk->arguments.Interface(), "veth0");
   EXPECT_EQ(device.addresses, (std::vector{Address("192.0.2.1/24"), Address("fd00::5/64")}));
   EXPECT_EQ(device.mtu_bytes, 4200u);
-  EXPECT_EQ(device.fault, "drop=0.01,seed=3");
+  EXPECT_EQ(device.fault.text, "drop=0.01,seed=3");
+}
+
+TEST(NicSettingsTest, EachKindOfPortIsAType) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--port=name=a,iface=eth0", "--port=name=b,udp=eth0", "--port=name=c,udp=192.0.2.1+fd00::1",
+       "--port=name=d,dev=net_memif0;role=server;socket=/run/m.sock", "--port=name=e,dev=0:3b:00.0",
+       "--port=name=f,dev=net_iface7;iface=eth1"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  using drivers::KernelInterface;
+  EXPECT_EQ(std::get<KernelInterface>(config->devices[0].kind).interface, "eth0");
+  EXPECT_EQ(std::get<drivers::UdpSocket>(config->devices[1].kind).place.interface, "eth0");
+  const auto& udp = std::get<drivers::UdpSocket>(config->devices[2].kind);
+  EXPECT_EQ(udp.place.interface, "");
+  EXPECT_EQ(udp.place.addresses, (std::vector{Address("192.0.2.1").gid, Address("fd00::1").gid}));
+  EXPECT_EQ(udp.identity, "net_udp||192.0.2.1+fd00::1||||||");
+  EXPECT_TRUE(std::get<drivers::MemifConfig>(config->devices[3].kind).is_server);
+  EXPECT_TRUE(std::get<drivers::DpdkDevice>(config->devices[4].kind).arguments.IsPci());
+  EXPECT_EQ(std::get<KernelInterface>(config->devices[5].kind).device, "net_iface7");
+}
+
+TEST(NicSettingsTest, AnUnknownDeviceIsRefusedWhereItIsRead) {
+  for (const auto& [dev, said] : {std::pair{"veth0", "neither a PCI address nor a DPDK driver"},
+                                  {"net_memif0;role=client", "socket=: a path is missing"},
+                                  {"net_tap0;mac=1", "mac=1 is no unicast address"}}) {
+    const absl::StatusOr<Config> config = FromFlags({std::string("--port=name=a,dev=") + dev});
+    ASSERT_FALSE(config.ok()) << dev;
+    EXPECT_NE(config.status().message().find(said), absl::string_view::npos) << config.status();
+  }
 }
 
 TEST(NicSettingsTest, SwitchHasNicsWithAddressesThatCountOn) {
@@ -49,7 +79,7 @@ TEST(NicSettingsTest, SwitchHasNicsWithAddressesThatCountOn) {
   EXPECT_FALSE(first.config.pfc.on);
   EXPECT_EQ(config->switches[1].name, "sw1");
   EXPECT_EQ(config->devices[9].name, "uroce9");
-  EXPECT_EQ(config->devices[9].at_switch, 1);
+  EXPECT_EQ(config->devices[9].kind, PortKind(SwitchPort{1}));
   EXPECT_EQ(config->devices[9].addresses,
             (std::vector{Address("10.0.0.10/24"), Address("fd00::a/64")}));
   EXPECT_EQ(config->devices[9].mtu_bytes, 9000u);
@@ -61,8 +91,8 @@ TEST(NicSettingsTest, NicsOfASwitchTakeNamesThatAreFree) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->devices[2].name, "uroce0");
   EXPECT_EQ(config->devices[3].name, "uroce2");
-  EXPECT_EQ(config->devices[3].fault, "drop=0.1");
-  EXPECT_EQ(config->devices[3].wire, -1);
+  EXPECT_EQ(config->devices[3].fault.text, "drop=0.1");
+  EXPECT_EQ(config->devices[3].kind, PortKind(SwitchPort{0}));
 }
 
 // As "uroce config show" writes it: a file has ports before switches.
@@ -74,10 +104,10 @@ TEST(NicSettingsTest, APortOfASwitchIsOneMoreOfIts) {
   ASSERT_EQ(config->devices.size(), 3u);
   const DeviceConfig& nic = config->devices[2];
   EXPECT_EQ(nic.name, "n");
-  EXPECT_EQ(nic.at_switch, 0);
+  EXPECT_EQ(nic.kind, PortKind(SwitchPort{0}));
   EXPECT_EQ(nic.mtu_bytes, 1500u);
   EXPECT_EQ(nic.rate_bps, 5'000'000'000u);
-  EXPECT_EQ(nic.fault, "drop=0.1");
+  EXPECT_EQ(nic.fault.text, "drop=0.1");
   EXPECT_EQ(nic.addresses, std::vector{Address("10.0.0.9/24")});
   EXPECT_EQ(config->switches[0].ports, 3u);
   EXPECT_FALSE(FromFlags({"--port=name=n,switch=sw0,ip=10.0.0.9/24"}).ok());
@@ -199,10 +229,10 @@ TEST(NicSettingsTest, PortsAndWiresAddUpInTheirOrder) {
                  "--wire=d=10.0.1.1/24,e="});
   ASSERT_TRUE(config.ok()) << config.status();
   ASSERT_EQ(config->devices.size(), 5u);
-  EXPECT_EQ(config->devices[1].wire, 0);
-  EXPECT_EQ(config->devices[2].wire, -1);
-  EXPECT_EQ(config->devices[3].wire, 1);
-  EXPECT_EQ(config->devices[4].wire, 1);
+  EXPECT_EQ(config->devices[1].kind, PortKind(CableEnd{0}));
+  EXPECT_EQ(config->devices[2].cable(), nullptr);
+  EXPECT_EQ(config->devices[3].kind, PortKind(CableEnd{1}));
+  EXPECT_EQ(config->devices[4].kind, PortKind(CableEnd{1}));
   EXPECT_TRUE(config->devices[4].addresses.empty());
 }
 
@@ -210,8 +240,8 @@ TEST(NicSettingsTest, FaultNamesAnyDevice) {
   const absl::StatusOr<Config> config =
       FromFlags({"--fault=uroce1:drop=0.01,seed=7", "--wire=uroce0=10.0.0.1,uroce1=10.0.0.2"});
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->devices[0].fault, "");
-  EXPECT_EQ(config->devices[1].fault, "drop=0.01,seed=7");
+  EXPECT_EQ(config->devices[0].fault.text, "");
+  EXPECT_EQ(config->devices[1].fault.text, "drop=0.01,seed=7");
 }
 
 TEST(NicSettingsTest, APortThatIsItsOwnHostOnAKernelInterfaceHasRoutes) {

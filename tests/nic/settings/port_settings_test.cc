@@ -42,8 +42,8 @@ const DeviceConfig& Nic(const Config& config, const std::string& name) {
 }
 
 TEST(PortAdditionTest, PortsOfOurOwnAreRead) {
-  for (const char* const place :
-       {"udp=192.0.2.7", "iface=lo", "dev=net_memif0;role=client,ip=10.9.0.1/24"}) {
+  for (const char* const place : {"udp=192.0.2.7", "iface=lo",
+                                  "dev=net_memif0;role=client;socket=/run/m.sock,ip=10.9.0.1/24"}) {
     const auto addition =
         ParsePortAddition("port", std::string("name=n,rate=5G,") + place, Present());
     ASSERT_TRUE(addition.ok()) << addition.status();
@@ -67,8 +67,8 @@ TEST(PortAdditionTest, AWireHasTwoNicsAndANumberOfItsOwn) {
   EXPECT_EQ(left.name, "left");
   EXPECT_EQ(right.name, "right");
   EXPECT_EQ(left.rate_bps, 5'000'000'000u);
-  EXPECT_EQ(left.wire, right.wire);
-  EXPECT_NE(left.wire, Nic(Present(), "a").wire);
+  EXPECT_EQ(left.kind, right.kind);
+  EXPECT_NE(left.kind, Nic(Present(), "a").kind);
   EXPECT_FALSE(left.wire_interface);
   EXPECT_TRUE(CheckRemovable(left).ok());
 }
@@ -106,7 +106,7 @@ TEST(PortAdditionTest, OneLineNamesTheKey) {
       {"name=n,udp=192.0.2.7,rate=fast", "rate"},
       {"name=n,dev=net_tap0;iface=t1,ip=10.9.0.1/24", "name=n: dev=net_tap0"},
       {"name=n,dev=0000:3b:00.0,ip=10.9.0.1/24", "name=n: dev=0000:3b:00.0"},
-      {"name=n,dev=net_memif0;role=client,exception=t1", "name=n: exception=t1"},
+      {"name=n,dev=net_memif0;role=client;socket=/s,exception=t1", "name=n: exception=t1"},
       {"name=n,udp", "is not of the form key=value"},
       {"name=n,switch=sw7,ip=10.1.0.9/24", "switch \"sw7\": there is no such switch"},
       {"name=n,switch=sw0", "name=n: ip=... is missing"},
@@ -158,7 +158,7 @@ TEST(PortAdditionTest, ANicComesToAPortOfASwitchThatIsFree) {
   ASSERT_TRUE(addition.ok()) << addition.status();
   ASSERT_EQ(addition->nics.size(), 1u);
   const DeviceConfig& nic = addition->nics.front();
-  EXPECT_EQ(nic.at_switch, 0);
+  EXPECT_EQ(nic.kind, PortKind(SwitchPort{0}));
   EXPECT_EQ(nic.mtu_bytes, Nic(present, "uroce1").mtu_bytes);
   EXPECT_EQ(nic.rate_bps, 5'000'000'000u);
   EXPECT_FALSE(nic.selective_repeat);

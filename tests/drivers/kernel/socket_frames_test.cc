@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drivers/kernel/frame_groups.h"
+#include "drivers/kernel/socket_frames.h"
 
 #include <gtest/gtest.h>
 

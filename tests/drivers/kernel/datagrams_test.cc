@@ -91,10 +91,10 @@ class DatagramsTest : public FramePoolTest {
     return true;
   }
 
-  DatagramWriter::Sent Send(const std::vector<Bytes>& all) {
+  SentFrames Send(const std::vector<Bytes>& all) {
     std::vector<rte_mbuf*> frames;
     for (const Bytes& bytes : all) frames.push_back(MbufOf(bytes));
-    const DatagramWriter::Sent sent =
+    const SentFrames sent =
         writer_.Send(sockets_, frames.data(), static_cast<uint16_t>(frames.size()));
     rte_pktmbuf_free_bulk(frames.data() + sent.frames,
                           static_cast<unsigned>(frames.size() - sent.frames));
@@ -194,7 +194,7 @@ TEST_F(DatagramsTest, WhatIsNoUdpPacketIsDroppedAndCounted) {
   if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
   wire::PacketTrain train;
   const Bytes arp(60, 0);
-  const DatagramWriter::Sent sent = Send({OnLoopback(train, train.Next(64)), arp});
+  const SentFrames sent = Send({OnLoopback(train, train.Next(64)), arp});
   EXPECT_EQ(sent.frames, 2);
   EXPECT_EQ(sent.dropped, 1);
   EXPECT_EQ(Receive().size(), 1u);

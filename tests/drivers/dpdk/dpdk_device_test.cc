@@ -3,16 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include "drivers/dpdk/device_checks.h"
+#include "drivers/dpdk/dpdk_port.h"
 
 namespace uroce::drivers {
 namespace {
 
-TEST(FlowControlTest, TheKernelsInterfacesAreSetByEthtool) {
-  EXPECT_EQ(EthtoolCommand("eth0", FlowControl::kOff), "ethtool -A eth0 rx off tx off");
-  EXPECT_EQ(EthtoolCommand("eth0", FlowControl::kRx), "ethtool -A eth0 rx on tx off");
-  EXPECT_EQ(EthtoolCommand("eth0", FlowControl::kTx), "ethtool -A eth0 rx off tx on");
-  EXPECT_EQ(EthtoolCommand("eth0", FlowControl::kFull), "ethtool -A eth0 rx on tx on");
+TEST(FlowControlTest, ThatOfAnInterfaceIsSetByEthtool) {
   const auto arguments = ParseDeviceArguments("net_af_packet0;iface=lo");
   ASSERT_TRUE(arguments.ok());
   const absl::Status status = CheckDevice(*arguments, {.flow_control = FlowControl::kFull});
@@ -33,6 +29,31 @@ TEST(FlowControlTest, PauseFramesHaveManyNames) {
                            "rx_priority0_xon_to_xoff_packets", "rx_good_packets", "xoff"}) {
     EXPECT_EQ(PauseStatisticOf(name), PauseStatistic::kNone) << name;
   }
+}
+
+TEST(DeviceChecksTest, AnMtuThatTheDriverCannotCarryIsRefused) {
+  const auto tap = ParseDeviceArguments("net_tap0;iface=x");
+  ASSERT_TRUE(tap.ok());
+  const absl::Status status = CheckDevice(*tap, {.mtu_bytes = 4200});
+  EXPECT_NE(status.message().find("mtu=4200 is more than the 1500"), std::string::npos) << status;
+}
+
+TEST(DeviceChecksTest, AVirtioUserWithoutItsServerSaysSo) {
+  const auto virtio = ParseDeviceArguments("net_virtio_user0;path=/nonexistent/socket");
+  ASSERT_TRUE(virtio.ok());
+  const absl::Status status = CheckDevice(*virtio, {});
+  EXPECT_NE(status.message().find("path=/nonexistent/socket: nobody listens there"),
+            std::string::npos)
+      << status;
+}
+
+TEST(DpdkPortTest, AMissingInterfaceIsNamed) {
+  const auto arguments = ParseDeviceArguments("net_af_packet0;iface=nosuch0");
+  ASSERT_TRUE(arguments.ok());
+  const auto port = OpenPort(DpdkDevice{.text = "", .arguments = *arguments}, {}, nullptr);
+  ASSERT_FALSE(port.ok());
+  EXPECT_EQ(port.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(port.status().message().find("nosuch0"), std::string::npos) << port.status();
 }
 
 }  // namespace

@@ -32,11 +32,11 @@ class PacketFramesTest : public FramePoolTest {
     frame->pkt_len = frame->data_len;
     return frame;
   }
-  FrameWriter::Sent Send(const std::vector<Bytes>& all) {
+  SentFrames Send(const std::vector<Bytes>& all) {
     std::vector<rte_mbuf*> frames;
     for (const Bytes& bytes : all) frames.push_back(FrameOf(bytes));
-    const FrameWriter::Sent sent =
-        writer_.Send(ours_.get(), frames.data(), static_cast<uint16_t>(frames.size()));
+    const SentFrames sent =
+        writer_.Send(ours_, frames.data(), static_cast<uint16_t>(frames.size()));
     rte_pktmbuf_free_bulk(frames.data() + sent.frames,
                           static_cast<unsigned>(frames.size() - sent.frames));
     return sent;
@@ -60,7 +60,7 @@ class PacketFramesTest : public FramePoolTest {
   }
   std::vector<Bytes> Receive(uint16_t count = 32) {
     std::vector<rte_mbuf*> frames(count);
-    frames.resize(reader_.Receive(ours_.get(), pool(), frames.data(), count));
+    frames.resize(reader_.Receive(ours_, pool(), frames.data(), count));
     std::vector<Bytes> received;
     for (rte_mbuf* frame : frames) {
       const auto* const bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
@@ -72,8 +72,8 @@ class PacketFramesTest : public FramePoolTest {
 
   Fd ours_;
   Fd kernel_;
-  FrameWriter writer_;
-  FrameReader reader_;
+  PacketWriter writer_;
+  PacketReader reader_;
   wire::PacketTrain train_;
 };
 
@@ -160,7 +160,7 @@ TEST_F(PacketFramesTest, WhatTheKernelHasNoRoomForStaysInOrder) {
   std::vector<rte_mbuf*> frames;
   for (const Bytes& packet : packets) frames.push_back(FrameOf(packet));
   auto count = static_cast<uint16_t>(frames.size());
-  FrameWriter::Sent sent = writer_.Send(ours_.get(), frames.data(), count);
+  SentFrames sent = writer_.Send(ours_, frames.data(), count);
   EXPECT_TRUE(sent.is_full);
   EXPECT_EQ(sent.dropped, 0);
   ASSERT_LT(sent.frames, count);
@@ -170,7 +170,7 @@ TEST_F(PacketFramesTest, WhatTheKernelHasNoRoomForStaysInOrder) {
     Bytes frame;
     if (!Take(header, frame)) {
       at += sent.frames;
-      sent = writer_.Send(ours_.get(), frames.data() + at, static_cast<uint16_t>(count - at));
+      sent = writer_.Send(ours_, frames.data() + at, static_cast<uint16_t>(count - at));
       ASSERT_NE(sent.frames, 0);
       ASSERT_TRUE(Take(header, frame));
     }
@@ -180,7 +180,7 @@ TEST_F(PacketFramesTest, WhatTheKernelHasNoRoomForStaysInOrder) {
 
 TEST_F(PacketFramesTest, AnInterfaceThatIsGoneHasFramesDroppedAndCounted) {
   kernel_.Reset();
-  const FrameWriter::Sent sent = Send({train_.Next(64), train_.Next(64), train_.Next(1024)});
+  const SentFrames sent = Send({train_.Next(64), train_.Next(64), train_.Next(1024)});
   EXPECT_EQ(sent.frames, 3);
   EXPECT_EQ(sent.dropped, 3);
   EXPECT_FALSE(sent.is_full);
@@ -225,8 +225,8 @@ TEST_F(PacketFramesTest, WhatIsNoPacketIsDroppedAndCounted) {
   Give({}, {});                                                  // Nothing.
   Give({}, packet);
   EXPECT_EQ(Receive(), std::vector<Bytes>{packet});
-  EXPECT_EQ(reader_.TakeDropped(), 6u);
-  EXPECT_EQ(reader_.TakeDropped(), 0u);
+  EXPECT_EQ(reader_.TakeCounts().dropped, 6u);
+  EXPECT_EQ(reader_.TakeCounts().dropped, 0u);
 }
 
 }  // namespace

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/kernel/socket_frames.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace uroce::drivers {
+namespace {
+
+// A frame is compared with so many of the newest groups.
+constexpr uint16_t kMostLooks = 8;
+
+// So few messages are read at a time while they are superframes: more would leave the cache before
+// they are cut.
+constexpr unsigned kFewMessages = 4;
+
+}  // namespace
+
+void FrameGroups::Make(rte_mbuf* const* frames, uint16_t count, bool joins) {
+  size_ = 0;
+  for (uint16_t i = 0; i < count; ++i) Place(*frames[i], static_cast<uint8_t>(i), joins);
+}
+
+void FrameGroups::Place(rte_mbuf& frame, uint8_t index, bool joins) {
+  using Added = wire::SuperframeBuilder::Added;
+  next_[index] = kNoFrame;
+  const uint16_t looks = joins ? std::min(size_, kMostLooks) : 0;
+  for (uint16_t back = 1; back <= looks; ++back) {
+    Group& group = groups_[size_ - back];
+    const Added added = group.builder->Add(FrameBytes(frame));
+    if (added == Added::kOtherFlow) continue;
+    if (added == Added::kDoesNotFit) break;
+    next_[group.last] = index;
+    group.last = index;
+    return;
+  }
+  Group& group = groups_[size_++];
+  group.builder.emplace(FrameBytes(frame));
+  group.first = group.last = index;
+}
+
+uint16_t FrameGroups::Release(uint16_t sent, rte_mbuf** frames, uint16_t count) const {
+  std::array<rte_mbuf*, kMostFrames> ordered;
+  uint16_t used = 0;
+  uint16_t freed = count;
+  for (uint16_t i = 0; i < size_; ++i) {
+    if (i == sent) freed = used;
+    for (uint8_t at = groups_[i].first; at != kNoFrame; at = next_[at])
+      ordered[used++] = frames[at];
+  }
+  std::copy_n(ordered.begin(), count, frames);
+  rte_pktmbuf_free_bulk(frames, freed);
+  return freed;
+}
+
+SentFrames SuperframeSender::Send(rte_mbuf** frames, uint16_t count, SendGroups send,
+                                  Refusal (*refusal_of)(int)) {
+  SentFrames result;
+  bool joins = sends_superframes_;
+  while (result.frames < count) {
+    rte_mbuf** const rest = frames + result.frames;
+    const auto left =
+        static_cast<uint16_t>(std::min<int>(FrameGroups::kMostFrames, count - result.frames));
+    groups_.Make(rest, left, joins);
+    const int sent = send(groups_, rest);
+    if (sent > 0) {
+      result.frames += groups_.Release(static_cast<uint16_t>(sent), rest, left);
+      continue;
+    }
+    if (errno == EAGAIN || errno == ENOBUFS) {
+      result.is_full = true;
+      break;
+    }
+    const bool is_superframe = groups_[0].builder->segments() > 1;
+    const Refusal refusal = is_superframe ? refusal_of(errno) : Refusal::kNone;
+    if (refusal != Refusal::kNone) {
+      joins = false;
+      sends_superframes_ &= refusal != Refusal::kEver;
+      continue;
+    }
+    const uint16_t dropped = groups_.Release(1, rest, left);
+    result.frames += dropped;
+    result.dropped += dropped;
+  }
+  return result;
+}
+
+MessageReader::MessageReader() : buffers_(new std::array<Buffer, kMost>) {
+  for (uint16_t i = 0; i < kMost; ++i) {
+    headers_[i].msg_hdr.msg_control = controls_[i].data();
+    headers_[i].msg_hdr.msg_controllen = kControlBytes;
+  }
+}
+
+bool MessageReader::ReadMessages(int socket) {
+  // The kernel has set what it wrote to.
+  for (uint16_t i = 0; i < read_; ++i) {
+    headers_[i].msg_hdr.msg_controllen = kControlBytes;
+    headers_[i].msg_hdr.msg_namelen = source_bytes_;
+  }
+  const unsigned most = has_superframes_ ? kFewMessages : kMost;
+  const int count = recvmmsg(socket, headers_.data(), most, MSG_DONTWAIT, nullptr);
+  at_ = read_ = 0;
+  if (count <= 0) return false;
+  read_ = static_cast<uint16_t>(count);
+  has_superframes_ = false;
+  return true;
+}
+
+uint16_t MessageReader::ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint16_t count,
+                                      absl::FunctionRef<bool()> read) {
+  uint16_t got = 0;
+  bool may_read = true;
+  while (got < count) {
+    if (!has_frames()) {
+      if (!may_read || !read()) break;
+      may_read = false;
+    }
+    if (!is_begun_) {
+      cutter_.reset();
+      segment_ = 0;
+      is_begun_ = true;
+      if (!Begin()) {
+        ++counts_.dropped;
+        End();
+        continue;
+      }
+    }
+    rte_mbuf* const frame = rte_pktmbuf_alloc(pool);
+    if (frame == nullptr) break;  // What was read waits for mbufs.
+    if (Write(*frame)) {
+      frames[got++] = frame;
+    } else {
+      ++counts_.dropped;
+      rte_pktmbuf_free(frame);
+    }
+    if (++segment_ >= (cutter_ ? cutter_->segments() : 1)) End();
+  }
+  return got;
+}
+
+}  // namespace uroce::drivers
