@@ -134,7 +134,7 @@ uint32_t FrameBytesOf(const DeviceConfig& device) {
   return drivers::RequiredFrameBytes(device.mtu_bytes);
 }
 
-// One pool serves all ports: frames pass between ports on the in-process wire.
+// One pool serves all ports: frames pass between ports on an in-process cable.
 Plan MakePlan(const Config& config) {
   Plan plan;
   plan.frames += config.limits.kept_frames;  // They return once their gap is filled.
@@ -164,20 +164,20 @@ Plan MakePlan(const Config& config) {
   return plan;
 }
 
-drivers::WireEndConfig WireEnd(const DeviceConfig& device, uint32_t index) {
-  drivers::WireEndConfig end;
+drivers::CableEndConfig EndOf(const DeviceConfig& device, uint32_t index) {
+  drivers::CableEndConfig end;
   end.mac = drivers::LocalMac(device.name, index);
   if (device.mtu_bytes != 0) end.mtu_bytes = device.mtu_bytes;
   return end;
 }
 
-absl::Status AddWire(const drivers::WireEndConfig& first, const drivers::WireEndConfig& second,
-                     uint32_t workers, std::vector<std::unique_ptr<drivers::Port>>& ports) {
-  absl::StatusOr<drivers::Wire> wire =
-      drivers::MakeWire(first, second, {.queues = static_cast<uint16_t>(workers)});
-  if (!wire.ok()) return wire.status();
-  ports.push_back(std::move(wire->first));
-  ports.push_back(std::move(wire->second));
+absl::Status AddCable(const drivers::CableEndConfig& first, const drivers::CableEndConfig& second,
+                      uint32_t workers, std::vector<std::unique_ptr<drivers::Port>>& ports) {
+  absl::StatusOr<drivers::Cable> cable =
+      drivers::MakeCable(first, second, {.queues = static_cast<uint16_t>(workers)});
+  if (!cable.ok()) return cable.status();
+  ports.push_back(std::move(cable->first));
+  ports.push_back(std::move(cable->second));
   return absl::OkStatus();
 }
 
@@ -208,10 +208,9 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
   while (ports.size() < config.devices.size()) {
     const auto index = static_cast<uint32_t>(ports.size());
     const DeviceConfig& device = config.devices[index];
-    if (device.cable()) {  // The two ends of a wire are adjacent.
-      const absl::Status status =
-          AddWire(WireEnd(device, index), WireEnd(config.devices[index + 1], index + 1),
-                  config.workers, ports);
+    if (device.cable()) {  // The two ends of a cable are adjacent.
+      const absl::Status status = AddCable(
+          EndOf(device, index), EndOf(config.devices[index + 1], index + 1), config.workers, ports);
       if (!status.ok()) return status;
       continue;
     }
@@ -322,7 +321,7 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAddedPorts(
   std::vector<std::unique_ptr<drivers::Port>> ports;
   if (configs.front().cable()) {
     const absl::Status status =
-        AddWire(WireEnd(configs[0], indices[0]), WireEnd(configs[1], indices[1]), workers, ports);
+        AddCable(EndOf(configs[0], indices[0]), EndOf(configs[1], indices[1]), workers, ports);
     if (!status.ok()) return status;
     return ports;
   }

@@ -63,16 +63,16 @@ uint64_t Inlet::Drain() {
   return freed;
 }
 
-class WirePort final : public Port {
+class CablePort final : public Port {
  public:
-  WirePort(const WireEndConfig& config, uint16_t queues, std::shared_ptr<Inlet> out,
-           std::shared_ptr<Inlet> in)
+  CablePort(const CableEndConfig& config, uint16_t queues, std::shared_ptr<Inlet> out,
+            std::shared_ptr<Inlet> in)
       : config_(config),
         queues_(queues),
         out_(std::move(out)),
         in_(std::move(in)),
         first_lane_(queues) {}
-  ~WirePort() override { in_->Abandon(); }
+  ~CablePort() override { in_->Abandon(); }
 
   uint16_t queues() const override { return queues_; }
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
@@ -99,7 +99,7 @@ class WirePort final : public Port {
     uint16_t from = 0;
   };
 
-  const WireEndConfig config_;
+  const CableEndConfig config_;
   const uint16_t queues_;
   const std::shared_ptr<Inlet> out_;
   const std::shared_ptr<Inlet> in_;
@@ -107,7 +107,7 @@ class WirePort final : public Port {
   std::atomic<uint64_t> lost_{0};      ///< Frames for an end that is gone.
 };
 
-PortInfo WirePort::Info() const {
+PortInfo CablePort::Info() const {
   const bool is_cut = out_->is_abandoned();
   return {.mac = config_.mac,
           .mtu_bytes = config_.mtu_bytes,
@@ -120,7 +120,7 @@ PortInfo WirePort::Info() const {
 }
 
 /// Reads all lanes of the queue; they take turns at being the first.
-uint16_t WirePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
+uint16_t CablePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
   if (queues_ == 1) return in_->Lane(0, 0).Take(frames, count);
   uint16_t from = first_lane_[queue].from;
   uint16_t got = 0;
@@ -133,7 +133,7 @@ uint16_t WirePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t coun
 }
 
 /// Sends frames for the same queue together. The first frame that does not fit ends the burst.
-uint16_t WirePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
+uint16_t CablePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
   if (queues_ == 1) return Taken(frames, out_->Lane(0, 0).Put(frames, count), count);
   const auto target = [&](uint16_t i) { return OwnerOf(DestinationOf(*frames[i]), queues_); };
   uint64_t reached = 0;
@@ -154,19 +154,19 @@ uint16_t WirePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t cou
 
 /// How many of `count` frames are taken when `sent` have found room: all of them if nobody makes
 /// room any more.
-uint16_t WirePort::Taken(rte_mbuf** frames, uint16_t sent, uint16_t count) {
+uint16_t CablePort::Taken(rte_mbuf** frames, uint16_t sent, uint16_t count) {
   if (sent == count || !out_->is_abandoned()) return sent;
   rte_pktmbuf_free_bulk(frames + sent, static_cast<unsigned>(count - sent));
   lost_.fetch_add(static_cast<uint64_t>(count - sent), std::memory_order_relaxed);
   return count;
 }
 
-void WirePort::Maintain(WhileIdle) {
+void CablePort::Maintain(WhileIdle) {
   if (out_->is_abandoned()) lost_.fetch_add(out_->Drain(), std::memory_order_relaxed);
 }
 
 /// The room of the fullest lane, since a frame may be for any lane.
-uint16_t WirePort::TransmitRoom(uint16_t queue) const {
+uint16_t CablePort::TransmitRoom(uint16_t queue) const {
   uint32_t room = UINT16_MAX;
   for (uint16_t to = 0; to < queues_; ++to) {
     room = std::min(room, out_->Lane(queue, to).Room(kEnoughRoom));
@@ -175,13 +175,13 @@ uint16_t WirePort::TransmitRoom(uint16_t queue) const {
   return static_cast<uint16_t>(room);
 }
 
-void WirePort::Wake(uint64_t queues) {
+void CablePort::Wake(uint64_t queues) {
   for (; queues != 0; queues &= queues - 1) {
     out_->BellOf(static_cast<uint16_t>(std::countr_zero(queues))).Ring();
   }
 }
 
-bool WirePort::BeforeSleep(uint16_t queue) {
+bool CablePort::BeforeSleep(uint16_t queue) {
   if (wakes_itself()) return true;
   in_->BellOf(queue).Announce();
   for (uint16_t from = 0; from < queues_; ++from) {
@@ -190,14 +190,14 @@ bool WirePort::BeforeSleep(uint16_t queue) {
   return true;
 }
 
-void WirePort::AfterSleep(uint16_t queue) {
+void CablePort::AfterSleep(uint16_t queue) {
   if (!wakes_itself()) in_->BellOf(queue).TakeBack();
 }
 
 }  // namespace
 
-absl::StatusOr<Wire> MakeWire(const WireEndConfig& first, const WireEndConfig& second,
-                              const WireConfig& config) {
+absl::StatusOr<Cable> MakeCable(const CableEndConfig& first, const CableEndConfig& second,
+                                const CableConfig& config) {
   if (config.depth_frames == 0 || config.depth_frames > FrameQueue::kMaxDepthFrames) {
     return absl::InvalidArgumentError(absl::StrCat("wire: depth of ", config.depth_frames,
                                                    " frames, 1 to ", FrameQueue::kMaxDepthFrames));
@@ -208,10 +208,10 @@ absl::StatusOr<Wire> MakeWire(const WireEndConfig& first, const WireEndConfig& s
   }
   const auto forth = std::make_shared<Inlet>(config.queues, config.depth_frames);
   const auto back = std::make_shared<Inlet>(config.queues, config.depth_frames);
-  Wire wire;
-  wire.first = std::make_unique<WirePort>(first, config.queues, forth, back);
-  wire.second = std::make_unique<WirePort>(second, config.queues, back, forth);
-  return wire;
+  Cable cable;
+  cable.first = std::make_unique<CablePort>(first, config.queues, forth, back);
+  cable.second = std::make_unique<CablePort>(second, config.queues, back, forth);
+  return cable;
 }
 
 }  // namespace uroce::drivers

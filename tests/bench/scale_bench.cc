@@ -134,7 +134,7 @@ struct Scene {
     return *tenth;
   }
 
-  drivers::Wire wire = (TestPool(), drivers::MakeWire({}, {}).value());
+  drivers::Cable wire = (TestPool(), drivers::MakeCable({}, {}).value());
   Testbed bed{{wire.first.get(), wire.second.get()}};
   std::vector<std::unique_ptr<Crowd>> crowds;
   std::vector<double> costs;

@@ -64,7 +64,7 @@ void PassBursts(benchmark::State& state, Port& from, Port& to) {
 
 void ByWire(benchmark::State& state) {
   Pool();
-  const auto wire = MakeWire({}, {});
+  const auto wire = MakeCable({}, {});
   PassBursts(state, *wire->first, *wire->second);
 }
 BENCHMARK(ByWire);

@@ -100,7 +100,7 @@ class WireLoop {
 
  private:
   std::unique_ptr<LoopCapture> capture_;  // Outlives the worker.
-  drivers::Wire wire_ = (TestPool(), drivers::MakeWire({}, {}).value());
+  drivers::Cable wire_ = (TestPool(), drivers::MakeCable({}, {}).value());
   Testbed bed_{{wire_.first.get(), wire_.second.get()}};
   std::vector<uint8_t> source_;
   std::vector<uint8_t> target_;

@@ -121,7 +121,7 @@ class Load {
 class Scene {
  public:
   Scene(uint32_t workers, bool across)
-      : wire_(drivers::MakeWire({}, {}, {.queues = static_cast<uint16_t>(workers)}).value()),
+      : wire_(drivers::MakeCable({}, {}, {.queues = static_cast<uint16_t>(workers)}).value()),
         bed_({wire_.first.get(), wire_.second.get()}, workers) {
     bed_.attributes.path_mtu_bytes = 4096;
     bed_.attributes.timeout = 0;  // Nothing is lost here, even if a thread has no core for long.
@@ -161,7 +161,7 @@ class Scene {
   }
 
  private:
-  drivers::Wire wire_;
+  drivers::Cable wire_;
   Testbed bed_;
   std::vector<std::unique_ptr<Load>> loads_;
 };

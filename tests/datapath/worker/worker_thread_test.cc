@@ -282,7 +282,7 @@ class WorkerThreadsTest : public testing::Test {
     EXPECT_EQ(cqe.status, 0);
   }
 
-  drivers::Wire wire_ = (TestPool(), drivers::MakeWire({}, {}, {.queues = 2}).value());
+  drivers::Cable wire_ = (TestPool(), drivers::MakeCable({}, {}, {.queues = 2}).value());
   Testbed bed_{{wire_.first.get(), wire_.second.get()}, 2};
   std::vector<uint8_t> source_ = Pattern(kBytes, 1);
   std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);

@@ -79,7 +79,7 @@ TEST_P(WorkersTest, DataPassesWhicheverWorkersOwnTheEndsAndDriveThePorts) {
 
 TEST_P(WorkersTest, OnTheWireFramesGoToTheirOwnersQueueAtOnce) {
   TestPool();
-  drivers::Wire wire = drivers::MakeWire({}, {}, {.depth_frames = 16, .queues = 2}).value();
+  drivers::Cable wire = drivers::MakeCable({}, {}, {.depth_frames = 16, .queues = 2}).value();
   WorkersBed its({wire.first.get(), wire.second.get()});
   Endpoint& a = its.Add(0, first());
   Endpoint& b = its.Add(1, second());

@@ -32,7 +32,7 @@ class FaultPortTest : public FramePoolTest {
   void Make(const std::string& fault, uint32_t depth_frames = 512) {
     const auto config = ParseFault(fault);
     ASSERT_TRUE(config.ok()) << config.status();
-    auto wire = MakeWire({}, {}, {.depth_frames = depth_frames});
+    auto wire = MakeCable({}, {}, {.depth_frames = depth_frames});
     ASSERT_TRUE(wire.ok()) << wire.status();
     sender_ = std::make_unique<FaultPort>(std::move(wire->first), *config, pool());
     receiver_ = std::move(wire->second);

@@ -106,7 +106,7 @@ class FaultRulePortTest : public FramePoolTest {
   void Make(const std::string& fault) {
     const auto config = ParseFault(fault);
     ASSERT_TRUE(config.ok()) << config.status();
-    auto wire = MakeWire({}, {}, {.depth_frames = 512});
+    auto wire = MakeCable({}, {}, {.depth_frames = 512});
     ASSERT_TRUE(wire.ok()) << wire.status();
     sender_ = std::make_unique<FaultPort>(std::move(wire->first), *config, pool());
     receiver_ = std::move(wire->second);

@@ -43,11 +43,11 @@ class PortChangesTest : public testing::Test {
   absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> Open(
       const std::vector<DeviceConfig>& nics, const std::vector<uint32_t>& indices) {
     if (fails_) return absl::NotFoundError("there is none");
-    drivers::WireEndConfig left;
-    drivers::WireEndConfig right;
+    drivers::CableEndConfig left;
+    drivers::CableEndConfig right;
     left.mac = Mac{2, 0, 0, 0, 9, 1};
     right.mac = Mac{2, 0, 0, 0, 9, 2};
-    auto wire = drivers::MakeWire(left, right, {.queues = 1});
+    auto wire = drivers::MakeCable(left, right, {.queues = 1});
     std::vector<std::unique_ptr<NicDevice>> made;
     made.push_back(std::make_unique<NicDevice>(nics[0], indices[0], std::move(wire->first), 1));
     if (nics.size() == 2) {
