@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/transport/rc_queue_pair.h"
 
+#include <cassert>
+#include <utility>
+
 namespace uroce::transport {
 namespace {
 
@@ -38,7 +41,7 @@ void RcQueuePair::Modify(QpState state, const QueuePairAttributes& attributes) {
 
 void RcQueuePair::SetSelectiveRepeat(bool agreed) {
   attributes_.selective_repeat = agreed;
-  requester_.SetSelective(agreed);
+  requester_.recovery().SetSelective(agreed);
   responder_.SetSelective(agreed);
 }
 
@@ -72,6 +75,7 @@ bool RcQueuePair::NeedsReceive(const wire::TransportHeader& header) const {
 
 PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect& effect,
                                    SrqAccess srq) {
+  assert(effect_of_ == EffectOf::kNothing);
   effect.kind = Effect::Kind::kNone;
   if (!Receives(state_)) return PacketResult::kBadState;
   if (wire::ServiceOf(packet.header.opcode) != service_) return PacketResult::kMalformed;
@@ -82,19 +86,23 @@ PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect
     established_ = true;
     events_.Raise(QpEvent::kCommEst);
   }
-  effect_is_response_ = IsResponse(packet.header.opcode);
+  const bool is_response = IsResponse(packet.header.opcode);
   PacketResult result;
-  if (!effect_is_response_) {
+  if (!is_response) {
     result = responder_.OnRequest(packet, srq, effect);
   } else {
     result = sending() ? requester_.OnResponse(packet, now, effect) : PacketResult::kGhost;
+  }
+  if (effect.kind != Effect::Kind::kNone) {
+    effect_of_ = is_response ? EffectOf::kResponse : EffectOf::kRequest;
   }
   Settle();
   return result;
 }
 
 void RcQueuePair::OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now) {
-  if (effect_is_response_) {
+  assert(effect_of_ != EffectOf::kNothing);
+  if (std::exchange(effect_of_, EffectOf::kNothing) == EffectOf::kResponse) {
     requester_.OnEffectDone(outcome, now);
   } else {
     responder_.OnEffectDone(outcome, original);

@@ -51,14 +51,14 @@ class RcQueuePair {
 
   // ---- send queue ----
   /// How many works may be posted now.
-  uint32_t post_room() const { return requester_.room(); }
+  uint32_t post_room() const { return requester_.works().room(); }
   [[nodiscard]] PostResult Post(const SendWork& work) { return requester_.Post(work); }
   /// Whether the send queue still holds the work of `slot`. For the shell's gather and its tests.
-  bool Holds(uint32_t slot) const { return requester_.Holds(slot); }
+  bool Holds(uint32_t slot) const { return requester_.works().Holds(slot); }
   /// unsent: the works whose last packet has not left. PrefetchNext: fetches the next of them into
   /// the cache, for shells with more queue pairs than the cache holds.
-  uint32_t unsent() const { return requester_.unsent(); }
-  void PrefetchNext() const { requester_.PrefetchNext(); }
+  uint32_t unsent() const { return requester_.works().unsent(); }
+  void PrefetchNext() const { requester_.works().PrefetchNext(); }
   /// Yields a window to bind, or a key of this side to invalidate, when its turn has come. Later
   /// works wait until OnLocalDone; packets and completions of earlier works go on.
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
@@ -83,9 +83,10 @@ class RcQueuePair {
   /// error state needs room for one.
   uint32_t receive_room() const { return responder_.receive_room(); }
   /// `srq` is meaningful for requests to an XRC target.
+  /// Range: no effect is under way.
   [[nodiscard]] PacketResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect,
                                       SrqAccess srq = SrqAccess::kGranted);
-  /// Ends the effect that OnPacket returned. `original` is meaningful for kAtomic.
+  /// Ends the effect that OnPacket returned, exactly once. `original` is meaningful for kAtomic.
   void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
 
   // ---- packets kept behind a hole (Effect::kKeep) ----
@@ -123,23 +124,23 @@ class RcQueuePair {
   [[nodiscard]] bool PollEvent(QpEvent& event);
   /// The time to call OnDeadline; kNever while nothing is in flight. The deadline may become later
   /// without notice; the caller reads it again when the old deadline comes.
-  Nanos NextDeadline() const { return requester_.deadline(); }
+  Nanos NextDeadline() const { return requester_.recovery().deadline(); }
   void OnDeadline(Nanos now);
   /// The shell does not call PollPacket now, because the peer does not take packets for a while.
   /// Timeouts go on and take retries, so the shell reads NextDeadline again after this call.
   void OnHeld(Nanos now);
   const QueuePairCounters& counters() const { return counters_; }
   /// The PSNs of the next request to send and of the next request expected, for state dumps.
-  wire::Psn next_send_psn() const { return requester_.next_psn(); }
+  wire::Psn next_send_psn() const { return requester_.works().next_psn(); }
   wire::Psn expected_psn() const { return responder_.expected_psn(); }
   /// Whether selective repeat is active: both ends agree (pipeline/transport/loss-recovery.md).
-  bool selective() const { return requester_.selective(); }
+  bool selective() const { return requester_.recovery().selective(); }
 
   // ---- congestion control: for a shell that paces ----
   /// The least time between a request and the next data packet; mostly 0.
-  Nanos send_gap() const { return requester_.send_gap(); }
+  Nanos send_gap() const { return requester_.recovery().send_gap(); }
   /// What the requester has lost since the last call.
-  Losses TakeLosses() { return requester_.TakeLosses(); }
+  Losses TakeLosses() { return requester_.recovery().TakeLosses(); }
   /// See Requester.
   void AllowReads(uint64_t bytes) { requester_.AllowReads(bytes); }
   uint64_t read_allowance() const { return requester_.read_allowance().left_bytes(); }
@@ -147,10 +148,13 @@ class RcQueuePair {
   uint64_t AwaitedByReads() const { return requester_.AwaitedByReads(); }
   /// The newest round-trip time, which only selective repeat measures; 0 when none was measured
   /// since the last call.
-  Nanos TakeRoundTrip() { return requester_.TakeRoundTrip(); }
-  const congestion::Window& window() const { return requester_.window(); }
+  Nanos TakeRoundTrip() { return requester_.recovery().TakeRoundTrip(); }
+  const congestion::Window& window() const { return requester_.recovery().window(); }
 
  private:
+  /// Which packet the effect under way is of: OnEffectDone goes to the half that took the packet.
+  enum class EffectOf : uint8_t { kNothing, kRequest, kResponse };
+
   bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }
   /// The next packet of either half, with the opcodes of a reliable connection.
   bool PollHalves(Nanos now, TxPacket& packet);
@@ -172,7 +176,7 @@ class RcQueuePair {
   QpState state_ = QpState::kReset;
   bool established_ = false;      ///< COMM_EST was raised.
   bool drain_announced_ = false;  ///< SQ_DRAINED was raised for this stay in SQD.
-  bool effect_is_response_ = false;
+  EffectOf effect_of_ = EffectOf::kNothing;
   const bool shared_receive_;
   const wire::Service service_;
   const RcRole role_;

@@ -31,8 +31,6 @@ class Requester {
   void Start(wire::Psn first);
   /// Hold is for SQD: works under way are finished, no other work begins.
   void SetHold(bool hold) { holding_ = hold; }
-  /// Sets whether the responder agrees to selective repeat.
-  void SetSelective(bool agreed) { recovery_.SetSelective(agreed); }
   /// Forgets all works.
   void Reset();
   /// Error state: all works held, and all that are posted later, complete with WR_FLUSH_ERR; a work
@@ -46,13 +44,8 @@ class Requester {
   bool busy() const { return works_.under_way() || executing_local_; }
 
   // ---- works ----
-  uint32_t room() const { return works_.room(); }
   [[nodiscard]] PostResult Post(const SendWork& work) { return works_.Post(work); }
-  bool Holds(uint32_t slot) const { return works_.Holds(slot); }
-  /// Works whose last packet has not left.
-  uint32_t unsent() const { return works_.unsent(); }
-  /// Fetches the next work into the cache, some time before PollPacket.
-  void PrefetchNext() const { works_.PrefetchNext(); }
+  const SendWorks& works() const { return works_; }
   /// True when the turn of a local work has come: no later work begins before OnLocalDone.
   bool HasLocal() const { return NextGate() == Gate::kLocal; }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
@@ -88,16 +81,9 @@ class Requester {
   /// False: PollCompletion yields nothing.
   bool MayComplete() const { return works_.has_completed() || flushing_; }
   [[nodiscard]] bool PollCompletion(Completion& completion);
-  Nanos deadline() const { return recovery_.deadline(); }
-  wire::Psn next_psn() const { return works_.next_psn(); }
-  /// Whether selective repeat is active.
-  bool selective() const { return recovery_.selective(); }
-  /// See LossRecovery.
-  Nanos send_gap() const { return recovery_.send_gap(); }
-  Losses TakeLosses() { return recovery_.TakeLosses(); }
-  /// The newest round-trip time; 0 when none was measured since the last call.
-  Nanos TakeRoundTrip() { return recovery_.TakeRoundTrip(); }
-  const congestion::Window& window() const { return recovery_.window(); }
+  /// The deadline, what was lost, and what congestion control knows.
+  LossRecovery& recovery() { return recovery_; }
+  const LossRecovery& recovery() const { return recovery_; }
 
  private:
   /// Whether the next packet may leave.

@@ -27,7 +27,7 @@ Responder::Responder(const RcConfig& config, QueuePairCounters& counters, EventS
     : counters_(counters),
       events_(events),
       xrc_(config.service == wire::Service::kXrc),
-      hole_(config.selective_repeat),
+      kept_(config.selective_repeat),
       resources_(config.max_responder_resources) {}
 
 void Responder::Configure(const QueuePairAttributes& attributes) {
@@ -82,7 +82,7 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, SrqAccess srq, Eff
   const int32_t ahead = header.psn.Since(epsn_);
   if (ahead > 0) return OnAhead(packet, effect);
   if (ahead < 0) return OnDuplicate(header, effect);
-  if (hole_.is_next_kept()) return OnKeptAgain();
+  if (kept_.is_next_kept()) return OnKeptAgain();
   acks_.EndGap();
   step_.ack_request = header.ack_request;
   const RequestShape& shape = ShapeOf(header.opcode);
@@ -109,7 +109,7 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, SrqAccess srq, Eff
 PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
   // After an RNR NAK the requester sends all again anyway.
   const bool refused = acks_.gap_reported() && !acks_.is_nak_of_gap();
-  return hole_.is_selective() && !refused ? OnBehindHole(packet, effect) : OnGap();
+  return kept_.is_selective() && !refused ? OnBehindHole(packet, effect) : OnGap();
 }
 
 PacketResult Responder::OnGap() {
@@ -129,7 +129,7 @@ PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect&
       if (header.ack_request && WasMessagePacket(header.psn)) {
         report_.answered = true;
         acks_.OweAck();
-        acks_.OweMap(hole_.is_open() && hole_.is_selective());
+        acks_.OweMap(kept_.is_open() && kept_.is_selective());
         acks_.EndGap();
       }
       break;
@@ -155,7 +155,7 @@ PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Eff
   step_.kind = Step::Kind::kReplay;
   step_.replay = resource;
   step_.replay_psn = header.psn;
-  step_.repeats = hole_.is_selective() ? settings_.mtu.PacketsOf(header.reth.length_bytes) : 0;
+  step_.repeats = kept_.is_selective() ? settings_.mtu.PacketsOf(header.reth.length_bytes) : 0;
   if (header.reth.length_bytes == 0) {
     OnEffectDone(EffectOutcome::kDone, 0);
     return PacketResult::kDuplicate;
@@ -175,7 +175,7 @@ bool Responder::AsksAgainFor(const ResponderResource& resource,
   const wire::Reth& reth = header.reth;
   const uint32_t offset = settings_.mtu.OffsetOf(Distance(resource.first_psn, header.psn));
   const uint32_t rest = resource.length_bytes - offset;
-  const bool in_part = hole_.is_selective() && reth.length_bytes < rest &&
+  const bool in_part = kept_.is_selective() && reth.length_bytes < rest &&
                        reth.length_bytes % settings_.mtu.bytes() == 0;
   return resource.kind == ResponderResource::Kind::kRead && reth.va == resource.va + offset &&
          reth.rkey == resource.rkey && header.xrc_srqn == resource.xrc_srqn &&
@@ -349,7 +349,7 @@ void Responder::CommitMessage() {
   if (message_.shape().last) acks_.CountMessage();
   message_.Commit();
   if (message_.completes()) completions_.Push(message_.Complete());
-  if (hole_.is_open()) AdvanceKept();
+  if (kept_.is_open()) AdvanceKept();
 }
 
 void Responder::CommitRead() {
@@ -364,7 +364,7 @@ void Responder::CommitRead() {
   epsn_ = epsn_ + resource.packets;
   acks_.CountMessage();
   acks_.DropAck();  // The response acknowledges all before it.
-  if (hole_.is_open()) AdvanceKept();
+  if (kept_.is_open()) AdvanceKept();
 }
 
 void Responder::CommitAtomic(ResponderResource::Kind kind, uint64_t original) {
@@ -376,7 +376,7 @@ void Responder::CommitAtomic(ResponderResource::Kind kind, uint64_t original) {
   epsn_ = epsn_ + 1;
   acks_.CountMessage();
   acks_.DropAck();
-  if (hole_.is_open()) AdvanceKept();
+  if (kept_.is_open()) AdvanceKept();
 }
 
 void Responder::FailReceive(WcStatus status) {
@@ -458,13 +458,13 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
 
 PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
-  if (!hole_.is_open()) hole_.Start(epsn_);
+  if (!kept_.is_open()) kept_.Start(epsn_);
   // A peer that does not understand maps, against the agreement, still understands this NAK.
   if (!acks_.gap_reported()) acks_.OweNak(epsn_, wire::kNakSequence);
   const uint32_t window = KeptWindow(settings_.mtu);
   const uint32_t ahead = std::min(Distance(epsn_, header.psn), window - 1);
   const wire::Psn psn = epsn_ + ahead;  // Packets beyond the window count as its last PSN.
-  if (psn == header.psn && hole_.Contains(psn)) return OnKeptAgain();
+  if (psn == header.psn && kept_.Contains(psn)) return OnKeptAgain();
   const bool is_read = ShapeOf(header.opcode).kind == RequestShape::Kind::kRead;
   const uint32_t packets = is_read ? settings_.mtu.PacketsOf(header.reth.length_bytes) : 1;
   step_.kind = Step::Kind::kKeep;
@@ -481,48 +481,48 @@ PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect)
 PacketResult Responder::OnKeptAgain() {
   ++counters_.duplicate_request;
   // The peer may have resent the packet because it has received no answer.
-  acks_.OweMap(hole_.is_selective());
-  report_ = {.answered = hole_.is_selective()};
+  acks_.OweMap(kept_.is_selective());
+  report_ = {.answered = kept_.is_selective()};
   return PacketResult::kDuplicate;
 }
 
 void Responder::OnKeepDone(EffectOutcome outcome) {
-  acks_.OweMap(hole_.is_selective());
+  acks_.OweMap(kept_.is_selective());
   if (outcome == EffectOutcome::kDone) {
     ++counters_.kept_out_of_order;
-    hole_.Insert(step_.kept_psn, step_.kept_packets);
+    kept_.Insert(step_.kept_psn, step_.kept_packets);
   } else {
     ++counters_.out_of_sequence;
     report_ = {.answered = true};
-    hole_.NoteSeen(step_.kept_psn);
+    kept_.NoteSeen(step_.kept_psn);
   }
   TendMap();
 }
 
 bool Responder::PollKept(wire::Psn& psn) {
-  if (!hole_.is_next_kept()) return false;
+  if (!kept_.is_next_kept()) return false;
   psn = epsn_;
-  hole_.Erase(psn);
+  kept_.Erase(psn);
   TendMap();
   return true;
 }
 
 void Responder::SetSelective(bool agreed) {
-  hole_.SetSelective(agreed);
-  acks_.OweMap(acks_.owes_map() && hole_.is_selective());
+  kept_.SetSelective(agreed);
+  acks_.OweMap(acks_.owes_map() && kept_.is_selective());
 }
 
 void Responder::AdvanceKept() {
-  hole_.Advance(epsn_);
+  kept_.Advance(epsn_);
   if (acks_.is_nak_of_gap()) acks_.DropNak();  // Its hole is filled.
-  if (hole_.is_open() && !hole_.is_next_kept()) acks_.OweNak(epsn_, wire::kNakSequence);
+  if (kept_.is_open() && !kept_.is_next_kept()) acks_.OweNak(epsn_, wire::kNakSequence);
   // Answer at once: the requester learns that a hole is filled.
-  acks_.OweMap(hole_.is_open() && hole_.is_selective());
-  if (!hole_.is_open()) acks_.OweAck();
+  acks_.OweMap(kept_.is_open() && kept_.is_selective());
+  if (!kept_.is_open()) acks_.OweAck();
 }
 
 void Responder::ForgetKept() {
-  hole_.Start(epsn_);
+  kept_.Start(epsn_);
   TendMap();
 }
 
@@ -540,7 +540,7 @@ bool Responder::PollPacket(TxPacket& packet) {
   const bool refused = acks_.owes_nak() && !acks_.is_nak_of_gap();
   // The map goes before the sequence NAK of the same hole, which then tells nothing new. It goes
   // after the replies, because it acknowledges all before the hole.
-  const bool tells = hole_.is_selective() && hole_.is_open() && !refused && !resources_.owes();
+  const bool tells = kept_.is_selective() && kept_.is_open() && !refused && !resources_.owes();
   if (tells && acks_.owes_map()) {
     FillSelectiveAcknowledge(packet);
     return true;
@@ -610,7 +610,7 @@ void Responder::FillSelectiveAcknowledge(TxPacket& packet) {
   FillAcknowledge(epsn_, AethOfAck(), packet);
   packet.header.opcode = wire::Opcode::kSelectiveAcknowledge;
   packet.source = TxPacket::Source::kOwn;
-  packet.own = hole_.Map();
+  packet.own = kept_.Map();
   acks_.OweMap(false);
 }
 

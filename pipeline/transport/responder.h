@@ -48,8 +48,8 @@ class Responder {
   void SetSelective(bool agreed);
   /// Yields ePSN when its packet is kept: the shell gives it to OnRequest now, or has lost it.
   [[nodiscard]] bool PollKept(wire::Psn& psn);
-  bool HasKept() const { return hole_.is_next_kept(); }
-  bool keeps() const { return hole_.keeps(); }
+  bool HasKept() const { return kept_.is_next_kept(); }
+  bool keeps() const { return kept_.keeps(); }
 
   // ---- events ----
   bool NeedsReceive(const wire::TransportHeader& header) const;
@@ -75,7 +75,7 @@ class Responder {
   wire::Psn expected_psn() const { return epsn_; }
 
  private:
-  /// The request whose effect is under way.
+  /// The request whose effect is under way: OnRequest fills it in, OnEffectDone reads it.
   struct Step {
     enum class Kind : uint8_t {
       kMessage,
@@ -108,7 +108,7 @@ class Responder {
   void AdvanceKept();
   void ForgetKept();
   /// A map is due only while there is a hole.
-  void TendMap() { acks_.OweMap(acks_.owes_map() && hole_.is_open()); }
+  void TendMap() { acks_.OweMap(acks_.owes_map() && kept_.is_open()); }
   PacketResult OnDuplicate(const wire::TransportHeader& header, Effect& effect);
   /// Whether a SEND or WRITE packet may have had this PSN, which is before ePSN.
   bool WasMessagePacket(wire::Psn psn) const;
@@ -166,7 +166,7 @@ class Responder {
   bool failed_ = false;
   bool flushing_ = false;
   Acknowledgements acks_;
-  BehindHole hole_;
+  KeptPackets kept_;
   InboundMessage message_;
   RequestReport report_;
   Failure failure_;

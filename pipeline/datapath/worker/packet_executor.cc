@@ -63,8 +63,10 @@ void CountResult(DeviceCounters& counters, ReceiveResult result) {
 // Writes the GRH area over the headers: those from Ethernet to DETH are longer than the area.
 void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbuf* frame) {
   const auto area = wire::GrhArea(BytesOf(*frame), view);
-  assert(packet.payload.data() >= rte_pktmbuf_mtod(frame, const uint8_t*) + area.size());
-  std::memcpy(const_cast<uint8_t*>(packet.payload.data()) - area.size(), area.data(), area.size());
+  auto* const start = rte_pktmbuf_mtod(frame, uint8_t*);
+  const auto headers = static_cast<size_t>(packet.payload.data() - start);
+  assert(headers >= area.size());
+  std::memcpy(start + headers - area.size(), area.data(), area.size());
 }
 
 }  // namespace
