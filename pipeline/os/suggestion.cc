@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/os/suggestion.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
 
@@ -41,17 +40,6 @@ std::string Suggestion(absl::string_view word, const std::vector<std::string>& n
     nearest = &name;
   }
   return nearest == nullptr ? "" : absl::StrCat("; did you mean ", *nearest, "?");
-}
-
-std::string SuggestionFor(const CLI::App& app) {
-  const std::vector<std::string> unexpected = app.remaining(true);
-  if (unexpected.empty()) return "";
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  const CLI::App& parsed = chosen.empty() ? app : *chosen.front();
-  std::vector<std::string> names;
-  for (const CLI::Option* option : parsed.get_options()) names.push_back(option->get_name());
-  for (const CLI::App* command : parsed.get_subcommands({})) names.push_back(command->get_name());
-  return Suggestion(unexpected.front().substr(0, unexpected.front().find('=')), names);
 }
 
 }  // namespace uroce

@@ -96,7 +96,7 @@ void TakeOneOf(Flag flag, const std::map<std::string, uint32_t>& words, const st
     word = std::to_string(found->second);
     return std::string();
   };
-  flag.Transform(to_number, "{" + absl::StrReplaceAll(named, {{", ", ","}}) + "}");
+  flag.Transform(to_number, absl::StrCat("{", absl::StrReplaceAll(named, {{", ", ","}}), "}"));
 }
 
 }  // namespace
