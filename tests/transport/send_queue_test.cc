@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works, their PSNs, and how far they have come (pipeline/transport/send_queue.h).
-#include "pipeline/transport/send_queue.h"
-
+// The works of a send queue: their order, their progress and their failure.
 #include <gtest/gtest.h>
 
+#include "pipeline/transport/send_queue.h"
 #include "tests/transport/script.h"
 
 namespace uroce::transport {
 namespace {
+
+// Works, their PSNs, and how far they have come (pipeline/transport/send_queue.h).
 
 using wire::Psn;
 
@@ -155,6 +156,37 @@ TEST(SendWorksTest, WhatIsGivenUpComesBehindWhatIsComplete) {
   EXPECT_EQ(works.TakeFlushed().slot, 2u);
   EXPECT_TRUE(works.empty());
   EXPECT_FALSE(works.under_way());
+}
+
+// How a send queue fails (pipeline/transport/send_queue.h).
+
+TEST(HeadFailureTest, AnUnfitWorkWaitsForItsTurn) {
+  HeadFailure failure;
+  EXPECT_FALSE(failure.IsPendingAt(0));
+  failure.FailAtHead(5, WcStatus::kLocLenErr);
+  EXPECT_FALSE(failure.IsPendingAt(4));
+  EXPECT_TRUE(failure.IsPendingAt(5));
+  EXPECT_EQ(failure.pending_status(), WcStatus::kLocLenErr);
+  EXPECT_FALSE(failure.failed());
+}
+
+TEST(HeadFailureTest, TheFailedWorkCompletesWithItsOwnStatusAndAllOthersFlushed) {
+  HeadFailure failure;
+  failure.Fail({.side = Failure::Side::kRequester, .status = WcStatus::kRetryExcErr});
+  EXPECT_TRUE(failure.failed());
+  EXPECT_EQ(failure.failure().status, WcStatus::kRetryExcErr);
+  EXPECT_EQ(failure.TakeStatus(), WcStatus::kRetryExcErr);
+  EXPECT_EQ(failure.TakeStatus(), WcStatus::kWrFlushErr);
+}
+
+TEST(HeadFailureTest, ResetForgetsWhatWasToFail) {
+  HeadFailure failure;
+  failure.FailAtHead(0, WcStatus::kLocLenErr);
+  failure.Fail({.status = WcStatus::kLocLenErr});
+  failure.Reset();
+  EXPECT_FALSE(failure.failed());
+  EXPECT_FALSE(failure.IsPendingAt(0));
+  EXPECT_EQ(failure.TakeStatus(), WcStatus::kWrFlushErr);
 }
 
 }  // namespace
