@@ -17,7 +17,7 @@
 
 namespace uroce::datapath {
 
-// Writes capture records past the cache, by non-temporal stores. The ring is larger than the cache,
+// Records are written past the cache, by non-temporal stores: the ring is larger than the cache,
 // and the worker needs the cache for other data.
 
 inline constexpr uint64_t kRecordLine = UROCE_CAPTURE_ALIGNMENT;
@@ -72,8 +72,6 @@ inline void StreamHead(uint8_t* line, const uroce_capture_record& record,
   }
   for (; offset < sizeof(Record); offset += sizeof(uint64_t)) StreamWord(line, offset, 0);
 }
-
-// The capture tap: a worker copies frames into a byte ring in memory that the capture tool shares.
 
 /// Which frames a capture takes, and how much of each.
 struct TapConfig {

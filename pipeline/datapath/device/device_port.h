@@ -31,8 +31,6 @@
 
 namespace uroce::datapath {
 
-// One worker's access to a device: frames in, frames out, and the choice of who sends next.
-
 class Session;
 
 /// Packets of one turn and port, in either direction.
@@ -82,9 +80,10 @@ struct Taps {
   void BeginTurn();
 };
 
-/// One worker's access to a device. The worker drives a queue of the port. If it drives none,
-/// another worker sends for it, and other workers pass on what it receives. Most of its fields are
-/// what the constructor was given, or has looked up, so that no packet looks it up. One thread.
+/// One worker's access to a device: frames in, frames out, and the choice of who sends next. The
+/// worker drives a queue of the port. If it drives none, another worker sends for it, and other
+/// workers pass on what it receives. Most of its fields are what the constructor was given, or has
+/// looked up, so that no packet looks it up. One thread.
 class DevicePort {
  public:
   DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps);
@@ -226,10 +225,8 @@ class DevicePort {
   uint32_t own_count_ = 0;
 };
 
-// The ports of one worker.
-
-/// A turn goes through them in the order in which they were added. They change between turns only.
-/// One thread.
+/// The ports of one worker. A turn goes through them in the order in which they were added. They
+/// change between turns only. One thread.
 class DevicePorts {
  public:
   auto begin() const { return list_.begin(); }

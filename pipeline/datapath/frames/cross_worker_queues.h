@@ -12,9 +12,9 @@
 #include "pipeline/base/types.h"
 #include "pipeline/port/frame_queue.h"
 
-namespace uroce::datapath {
+struct rte_mbuf;
 
-// Tells peers in the same daemon which queue pairs take no more packets for now.
+namespace uroce::datapath {
 
 /// One gate per queue pair number, open unless the owning worker has closed it. While a gate is
 /// closed, a peer in the same daemon holds its packets back (those of a remote peer would be lost),
@@ -39,17 +39,11 @@ class ReceiveGates {
       std::make_unique<std::atomic<uint64_t>[]>(kNumbers / kBits);
 };
 
-}  // namespace uroce::datapath
-
-// Passes frames from one worker to another when they came in at a queue that is not their owner's.
-
-struct rte_mbuf;
-
-namespace uroce::datapath {
+// Frames that came in at a queue which is not their owner's.
 
 /// The queues between the workers of a daemon: one from each to each other. A frame in a queue
-/// refers to nothing but itself and its device, so it keeps nothing alive: its owner looks up anew
-/// whom it is for.
+/// refers to nothing but itself and its device, so it keeps nothing alive: its owner looks up
+/// again whom it is for.
 class CrossWorkerQueues {
  public:
   static constexpr uint32_t kDepthFrames = 512;

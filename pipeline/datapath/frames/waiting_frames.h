@@ -13,11 +13,12 @@
 
 #include "pipeline/wire/psn.h"
 
+struct rte_mbuf;
+
 namespace uroce::datapath {
 
-// Limits how many of a worker's frames a program and a user may hold. Frames that do not come back
-// stop everybody, so frames that a program can keep from coming back are counted: per program, and
-// per user, who may have many programs.
+// The shares. Frames that do not come back stop everybody, so frames that a program can keep from
+// coming back are counted: per program, and per user, who may have many programs.
 
 /// How many frames may be held for one purpose.
 struct FrameLimits {
@@ -66,14 +67,8 @@ struct ProgramFrames {
   uint32_t waiting = 0;
 };
 
-}  // namespace uroce::datapath
-
-// Keeps frames that came behind a missing packet until their turn
+// Frames that came behind a missing packet, until their turn
 // (pipeline/transport/loss-recovery.md).
-
-struct rte_mbuf;
-
-namespace uroce::datapath {
 
 /// Tells where in the pool the frames of one queue pair lie. Accessed only while it keeps any.
 class KeptFrames {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's helper thread, which copies between frames and memory that the daemon does not map.
+// The copy helper: the thread of one session that accesses memory which only the program's own
+// address space maps. An access may block for as long as the program likes, so no worker makes it.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,9 +15,6 @@
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/os/credentials.h"
-
-// The copy helper: the thread of one session that accesses memory which only the program's own
-// address space maps. An access may block for as long as the program likes, so no worker makes it.
 
 struct rte_mbuf;
 

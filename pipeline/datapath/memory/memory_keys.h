@@ -18,7 +18,6 @@ namespace uroce::datapath {
 
 // A registered region as workers see it: a list of segments, each reached in a way of its own.
 
-class MemoryWindow;
 class Session;
 
 /// How the daemon reaches the bytes of a segment. A kNull segment has no bytes: it drops what is

@@ -15,8 +15,6 @@
 
 namespace uroce::datapath {
 
-// One worker's end of a completion queue.
-
 class CompletionQueue;
 class QueuePair;
 
@@ -115,8 +113,6 @@ class CompletionRing {
   uint32_t async_records_ = 0;
 };
 
-// A completion queue: the state that its workers share, and one ring for each of them.
-
 /// The settings of a CQ, which nic fixes at creation. Addresses are the daemon's, in the arena.
 struct CompletionQueueConfig {
   uroce_cq_page* page = nullptr;
@@ -135,7 +131,8 @@ struct Moderation {
   bool is_on() const { return count > 1 && period_us != 0; }
 };
 
-/// Owned by nic, which alone makes and looks up rings. A worker gets its ring from its queue pairs.
+/// The state that the workers share, and one ring for each of them. Owned by nic, which alone makes
+/// and looks up rings. A worker gets its ring from its queue pairs.
 class CompletionQueue {
  public:
   explicit CompletionQueue(const CompletionQueueConfig& config) : config_(config) {}

@@ -16,7 +16,7 @@ namespace uroce::datapath {
 namespace {
 
 // The wait for a worker that has lost its core neither spins for long, which could keep the worker
-// off the core, nor yields (semaphore.h).
+// off the core, nor yields (Semaphore).
 constexpr int kPolls = 100;
 constexpr useconds_t kPauseUs = 50;
 

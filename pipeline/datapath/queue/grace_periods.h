@@ -7,15 +7,16 @@
 #include <memory>
 #include <vector>
 
-// Finds out when no worker uses an unpublished object any more. It sends workers no messages, and
-// does not wake those that sleep.
-
 struct rte_rcu_qsbr;
 
 namespace uroce::datapath {
 
-/// The grace periods of all workers that share tables. A worker keeps nothing from a table beyond
-/// the turn in which it looked there, says so once per turn, and reads nothing while it sleeps.
+class QueuePair;
+
+/// The grace periods of all workers that share tables: they tell when no worker uses an unpublished
+/// object any more. They send workers no messages, and do not wake those that sleep. A worker keeps
+/// nothing from a table beyond the turn in which it looked there, says so once per turn, and reads
+/// nothing while it sleeps.
 class GracePeriods {
  public:
   explicit GracePeriods(uint32_t workers);
@@ -44,11 +45,6 @@ class GracePeriods {
   };
   std::unique_ptr<rte_rcu_qsbr, Free> state_;
 };
-
-// Waits, after a work or a peer took a key back, until no worker uses the key any more.
-
-class GracePeriods;
-class QueuePair;
 
 /// The queue pairs of one worker that wait. Taking a key back may be confirmed only when no access
 /// by it can be under way, neither on another worker nor at the helper of copied memory.

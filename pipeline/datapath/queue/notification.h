@@ -13,8 +13,8 @@
 
 namespace uroce::datapath {
 
-// Limits how much of a worker's time it takes to wake the programs of one user.
-
+/// Limits how much of a worker's time it takes to wake the programs of one user.
+///
 /// A record wakes all that wait on its socket, and a program decides how many do: an epoll set with
 /// 10,000 duplicates of the fd makes each record take a millisecond of the worker that sends it.
 /// After a wake-up that took longer than kCheap, the user's next ones wait kRest times as long.
@@ -64,8 +64,6 @@ class WakePace {
 
 // Records on the sockets that a program polls: completion channels and asynchronous events.
 
-class WakePace;
-
 /// The first wait after a full socket: see RecordRetries.
 inline constexpr Nanos kRecordRetry{1'000'000};
 
@@ -88,11 +86,8 @@ struct RecordSocket {
   [[nodiscard]] bool Write(uint64_t element, uint32_t event_type) const;
 };
 
-// Threads of a program that sleep until a completion queue has a CQE.
-
-class WakePace;
-
-/// Where the threads that poll one CQ sleep. Any worker. Owned by nic.
+/// Where those threads of a program sleep that poll one CQ, until it has a CQE. Any worker. Owned
+/// by nic.
 struct Pollers {
   uroce_line32* word = nullptr;  ///< In the arena; null: nobody sleeps.
   uint32_t bit = 0;              ///< Of the CQ: rings::PollerBit.
@@ -104,8 +99,6 @@ struct Pollers {
   /// user's wake-ups have taken too long, nobody is woken; who sleeps has a timeout.
   void Wake() const;
 };
-
-// Sends asynchronous events to one program.
 
 /// Events of one queue pair, or of the port of one context, for one program. They are sent to the
 /// socket of the program's context, or kept while the socket is full or the user's wake-ups rest

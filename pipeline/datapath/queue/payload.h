@@ -47,7 +47,7 @@ class RunningIcrc {
   bool is_left_out_;
 };
 
-// Moves payload between a frame and that memory of a program which the worker itself can access.
+// Moves of payload between a frame and that memory of a program which the worker itself can access.
 
 enum class MoveResult : uint8_t {
   kDone,

@@ -30,9 +30,13 @@
 
 namespace uroce::datapath {
 
-// The state that congestion control keeps for one queue pair.
+class DevicePort;
+class Session;
+struct SessionFlow;
+struct WaitingWork;
+struct WorkerSession;
 
-/// Used by the worker that owns the queue pair.
+/// The state that congestion control keeps for one queue pair. Used by the worker that owns it.
 struct FlowControl {
   congestion::FlowRate rate;              ///< The rate at which the queue pair sends.
   congestion::NotificationPoint answers;  ///< CNPs for marks on received packets; not for UD.
@@ -46,8 +50,6 @@ struct FlowControl {
   /// The traffic class of the newest datagram: CNPs and losses concern its priority.
   uint8_t traffic_class = 0;
 };
-
-// Says which lists of its worker a queue pair is in.
 
 /// The lists of a worker that name a queue pair at most once.
 enum class WorkerList : uint8_t {
@@ -80,14 +82,6 @@ class ListMembership {
 
   uint8_t lists_ = 0;
 };
-
-// The worker's side of one queue pair: the transport's state, the rings that feed it, and its place
-// in the worker's lists.
-
-class DevicePort;
-struct SessionFlow;
-struct WaitingWork;
-struct WorkerSession;
 
 /// Whether a queue pair waits for its session's helper or for other workers, and why. While it
 /// waits, its transport is not called.

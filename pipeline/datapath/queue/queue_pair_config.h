@@ -17,8 +17,6 @@
 
 namespace uroce::datapath {
 
-// The settings of a queue pair that nic gives: at creation, and at each modify.
-
 class CompletionRing;
 class Device;
 class Session;

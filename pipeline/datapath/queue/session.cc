@@ -13,8 +13,6 @@
 
 namespace uroce::datapath {
 
-// Makes and ends a session's copy helper and its address handles.
-
 Session::Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid, SharedRate* rate)
     : id_(id), uid_(uid), rate_(rate), links_(std::move(links)) {}
 

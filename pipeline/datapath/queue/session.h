@@ -18,11 +18,10 @@
 
 namespace uroce::datapath {
 
-// One program as the workers see it: its doorbells, and the helper that accesses its copied memory.
-
 class AddressTable;
 class AddressVector;
 class CopyHelper;
+class QueuePair;
 struct ProgramMemory;
 
 /// What one program shares with one worker. Both outlive the session.
@@ -31,6 +30,7 @@ struct SessionLink {
   int wake_fd = -1;  ///< The eventfd that the program writes when it finds `sleeping` set.
 };
 
+/// One program: its doorbells, its address handles, and the helper that accesses its copied memory.
 /// Made by nic, used by the workers between AddSession and RemoveSession.
 class Session {
  public:
@@ -134,9 +134,7 @@ inline uint32_t Spend(TurnAmounts& program, TurnAmounts& user, uint32_t TurnAmou
   return spent;
 }
 
-// Keeps the programs of one worker, and decides which of them it looks at each turn.
-
-class QueuePair;
+// The programs of one worker, and which of them it looks at each turn.
 
 /// State that the programs of one user share at one worker.
 struct WorkerUser {

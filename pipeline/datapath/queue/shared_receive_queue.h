@@ -13,8 +13,9 @@
 
 namespace uroce::datapath {
 
-// The results of a look into a program's rings.
+class QueuePair;
 
+/// The results of a look into a program's rings.
 enum class PullResult : uint8_t {
   kDrained,  ///< Nothing waits.
   kNoRoom,   ///< The transport is full: pull again when it has completed some.
@@ -114,12 +115,8 @@ class SharedReceiveQueue {
   bool is_retried_ = false;
 };
 
-// The queues of one extended connection (XRC) domain, as its worker sees them.
-
-class QueuePair;
-class SharedReceiveQueue;
-
-/// The shared receive queues of the domain by their numbers, and its target queue pairs. All of
+/// The queues of one extended connection (XRC) domain, as its worker sees them: the shared receive
+/// queues by their numbers, and its target queue pairs. All of
 /// them live on the worker that owns the domain; nic changes it inside Worker::Run. The queues may
 /// belong to several programs.
 class XrcQueues {

@@ -10,8 +10,6 @@
 
 namespace uroce::datapath {
 
-// Stores lists by slot.
-
 namespace {
 
 uint32_t Stride(const rings::WqeLimits& limits) {
@@ -66,7 +64,7 @@ void ReceiveList::Store(uint32_t slot, std::span<const uroce_sge> list) {
   std::ranges::copy(list, list_.get());
 }
 
-// Says which work requests are valid (docs/protocol/transport.md, sections 8 and 12).
+// Which work requests are valid (docs/protocol/transport.md, sections 8 and 12).
 
 namespace {
 

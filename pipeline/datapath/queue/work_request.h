@@ -78,12 +78,10 @@ class ReceiveList {
   uint32_t count_ = 0;
 };
 
-// Checks the private copy of a work request and states it in the transport's terms.
-
-/// A work that cannot be executed (lengths, list, opcode, an atomic without room) comes back
-/// `malformed` and completes with LOC_QP_OP_ERR. The shim refuses such a work at the post, so only
-/// a program that writes rings by itself causes it. The transport refuses opcodes that `service`
-/// lacks.
+/// Checks the private copy of a work request and states it in the transport's terms. A work that
+/// cannot be executed (lengths, list, opcode, an atomic without room) comes back `malformed` and
+/// completes with LOC_QP_OP_ERR. The shim refuses such a work at the post, so only a program that
+/// writes rings by itself causes it. The transport refuses opcodes that `service` lacks.
 transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot,
                                wire::Service service);
 /// The binding that a work request asks for. Range: it is kBindWindow, and not malformed.

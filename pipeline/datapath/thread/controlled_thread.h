@@ -15,10 +15,9 @@
 
 namespace uroce::datapath {
 
-// A binary semaphore: one thread waits until another has done something for it.
-
-/// Acquire waits for Release: it polls for a short time and then sleeps. It does not yield, unlike
-/// std::binary_semaphore: a yield costs time slices of others (idle_policy.h).
+/// A binary semaphore: one thread waits until another has done something for it. Acquire waits for
+/// Release: it polls for a short time and then sleeps. It does not yield, unlike
+/// std::binary_semaphore: a yield costs time slices of others (IdlePolicy).
 class Semaphore {
  public:
   Semaphore() { sem_init(&semaphore_, 0, 0); }
@@ -41,9 +40,8 @@ class Semaphore {
   sem_t semaphore_;
 };
 
-// The place where the control thread leaves work for a running worker.
-
-/// Holds one request at a time: callers take turns outside.
+/// The place where the control thread leaves work for a running worker. Holds one request at a
+/// time: callers take turns outside.
 class Mailbox {
  public:
   /// Control: posts `work`; the worker must be woken if it sleeps. Then WaitDone.
@@ -64,8 +62,7 @@ class Mailbox {
   Semaphore done_;
 };
 
-// A thread that works in turns, and what another thread may ask of it between two of them.
-
+/// A thread that works in turns, and what another thread may ask of it between two of them.
 /// Before Start and after Stop, Run executes on the owner's thread. The thread's main function
 /// calls Serve once per turn and returns when must_stop says so.
 class ControlledThread {

@@ -39,8 +39,6 @@ Nanos RunDelay::Read() const {
   return Nanos(count);
 }
 
-// epoll with timeouts finer than a millisecond.
-
 namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;

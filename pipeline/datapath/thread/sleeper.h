@@ -11,6 +11,8 @@
 #include "pipeline/base/cpu.h"
 #include "pipeline/base/types.h"
 
+struct epoll_event;
+
 namespace uroce::datapath {
 
 // Decides when a worker that finds nothing to do polls on, yields or sleeps, and how long. Pure.
@@ -82,13 +84,7 @@ class RunDelay {
   int fd_ = -1;
 };
 
-}  // namespace uroce::datapath
-
-// Lets a worker sleep until a file descriptor, another thread or a deadline wakes it.
-
-struct epoll_event;
-
-namespace uroce::datapath {
+// Sleep, until a file descriptor, another thread or a deadline wakes the worker.
 
 /// An epoll set with an eventfd of its own. Used by the worker's thread, except Wake.
 class Sleeper {

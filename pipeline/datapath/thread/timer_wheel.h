@@ -10,9 +10,7 @@
 
 namespace uroce::datapath {
 
-// The time of a worker's turn, for all its parts.
-
-/// Time stands still within a turn. One thread.
+/// The time of a worker's turn, for all its parts. Time stands still within a turn. One thread.
 class TurnTime {
  public:
   void Begin(Nanos now) {
@@ -37,8 +35,6 @@ class TurnTime {
   uint64_t number_ = 0;
 };
 
-// Keeps the deadlines of a worker's queue pairs. Pure: time is a parameter.
-
 /// Link of one timer. Embedded in its owner, which outlives its time in the wheel.
 struct TimerEntry {
   TimerEntry* next = nullptr;
@@ -52,7 +48,8 @@ struct TimerEntry {
 /// Hierarchical timer wheel: slots of 8.2 us, each level 64 times coarser than the one below, so
 /// that every deadline has a place. An entry never expires before its deadline, and at most one
 /// slot after it when PopExpired is called in time.
-/// One thread. Filing and removing cost the same however many entries there are.
+/// One thread, and time is a parameter. Filing and removing cost the same however many entries
+/// there are.
 class TimerWheel {
  public:
   explicit TimerWheel(Nanos now);

@@ -14,12 +14,6 @@
 
 namespace uroce::datapath {
 
-// Retries records that wait for room in the socket of a program, or for the end of moderation.
-
-class CompletionRing;
-class QueuePair;
-class SharedReceiveQueue;
-
 /// An object that has records to write. One of the pointers is set.
 struct RecordSource {
   QueuePair* queue_pair = nullptr;
@@ -29,6 +23,7 @@ struct RecordSource {
   bool operator==(const RecordSource&) const = default;
 };
 
+/// Retries records that wait for room in the socket of a program, or for the end of moderation.
 /// Programs decide when there is room, and how many objects wait. So an object's wait grows while
 /// there is no room, and a pass looks at a bounded number of objects. One thread.
 class RecordRetries {
@@ -65,9 +60,8 @@ class RecordRetries {
   Nanos next_ = kNever;
 };
 
-// Chooses when to wake threads that sleep until their completion queues have CQEs.
-
-/// Such threads sleep because they share a core, maybe this worker's own. A thread that is woken
+/// Chooses when to wake threads that sleep until their completion queues have CQEs. Such threads
+/// sleep because they share a core, maybe this worker's own. A thread that is woken
 /// for the first of many CQEs takes the core before there are more, and sleeps again: measured
 /// beside one busy process, 64 KB WRITEs, 25,000 wake-ups a second and 57 Gb/s, against 4,000
 /// and 87. So they are woken after a turn that found no work, or kLongestDelay after the first CQE.
@@ -100,9 +94,8 @@ class PollerWakes {
   Nanos since_{0};                      // When the first of them was added.
 };
 
-// Writes completions to completion rings, and finds the queue pairs whose ring is full.
-
-/// One thread.
+/// Writes completions to completion rings, and finds the queue pairs whose ring is full. One
+/// thread.
 class CompletionPublisher {
  public:
   /// `overflows` is null when the daemon has one worker.

@@ -19,9 +19,8 @@
 
 namespace uroce::datapath {
 
-// Adds payload of a message's next packets to the copy job of one packet, since most of a job's
-// cost is time between threads. A wrong prediction is dropped, and its packet is copied again.
-
+/// Adds payload of a message's next packets to the copy job of one packet, since most of a job's
+/// cost is time between threads. A wrong prediction is dropped, and its packet is copied again.
 /// The job of one packet also holds payload of later packets: it places payload of received packets
 /// that wait, and prefetches payload of packets that are not yet polled. One thread.
 class CopyBatches {
@@ -50,9 +49,6 @@ class CopyBatches {
   FrameStash& stash_;
 };
 
-// Runs jobs of the session's copy helper. A queue pair with a job waits: its transport is not
-// called and its packets are kept, while all other queue pairs go on.
-
 /// The parts of a worker that its copy jobs use.
 struct CopyContext {
   uint32_t worker = 0;
@@ -62,7 +58,8 @@ struct CopyContext {
   const TurnTime& time;
 };
 
-/// One thread.
+/// Runs jobs of the session's copy helper. A queue pair with a job waits: its transport is not
+/// called and its packets are kept, while all other queue pairs go on. One thread.
 class CopyEngine {
  public:
   CopyEngine(const CopyContext& context, const CopyBatches& batches)

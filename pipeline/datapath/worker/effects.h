@@ -18,9 +18,8 @@
 
 namespace uroce::datapath {
 
-// Executes works and packets that bind windows and take keys back.
-
-/// A work or packet that takes a key back ends when nobody uses the key any more. One thread.
+/// Executes works and packets that bind windows and take keys back. A work or packet that takes a
+/// key back ends when nobody uses the key any more. One thread.
 class KeyChanges {
  public:
   /// `grace` is null when the daemon has one worker.
@@ -60,10 +59,8 @@ class KeyChanges {
   KeyWaits waits_;
 };
 
-// Executes the effects that the transport asks for on memory: at once where the memory is mapped,
-// by the session's copy helper where it is not.
-
-/// One thread.
+/// Executes the effects that the transport asks for on memory: at once where the memory is mapped,
+/// by the session's copy helper where it is not. One thread.
 class Effects {
  public:
   Effects(const KeyTable& keys, CopyEngine& copies, KeyChanges& key_changes,

@@ -20,7 +20,7 @@
 
 namespace uroce::datapath {
 
-// Reads a received frame in an mbuf, which is always one segment.
+// A received frame is in an mbuf, which is always one segment.
 
 /// The bits of a tag that hold the VLAN; 0: no VLAN (docs/protocol/wire-format.md, section 1).
 constexpr uint16_t kVlanIdMask = 0xfff;
@@ -35,15 +35,14 @@ inline bool DecodeAgain(const rte_mbuf& frame, wire::Packet& packet, wire::Frame
   return wire::Decode(BytesOf(frame), packet, view) == wire::DecodeResult::kOk;
 }
 
-// Marks the copies of multicast packets that workers give each other.
-
-/// A frame with it is a copy of a packet that captures have seen and all workers were given.
+/// Marks the copies of multicast packets that workers give each other. A frame with it is a copy of
+/// a packet that captures have seen and all workers were given.
 class MulticastMark : public drivers::FrameFlag {
  public:
   MulticastMark() : FrameFlag("uroce_multicast_copy") {}
 };
 
-// Checks whether a packet's partition and addresses are those that a queue pair expects.
+// Whether a packet's partition and addresses are those that a queue pair expects.
 
 /// Whether `pkey` matches 0xffff, the only P_Key of the table; the top bit is the kind of
 /// membership (docs/protocol/wire-format.md, section 6).
@@ -71,9 +70,8 @@ inline bool IsForDevice(const Device& device, const wire::Packet& packet,
   });
 }
 
-// Empty frames that a worker has taken from its pool in advance.
-
-/// Takes frames from a pool a burst at a time. One thread.
+/// Empty frames that a worker has taken from its pool in advance. Takes frames from a pool a burst
+/// at a time. One thread.
 class FrameStash {
  public:
   explicit FrameStash(rte_mempool* pool) : pool_(pool) {}

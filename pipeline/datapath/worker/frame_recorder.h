@@ -23,7 +23,7 @@
 
 namespace uroce::datapath {
 
-// Turns what the transport says of packets into the annotations of captures. Values alone.
+// Annotations: what the transport says of a packet, in the values of captures.
 
 /// The annotation of a frame that is not a packet.
 uroce_capture_note AnnotationOf(wire::DecodeResult result);
@@ -48,7 +48,7 @@ void AddResult(const QueuePairCore& core, transport::ReceiveResult result,
 /// Adds that the packet put the queue pair in error.
 void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& annotation);
 
-// Fires the probes of packets, for the parts of a worker that handle them.
+// The probes of packets, for tracers.
 
 /// For an acknowledgement or NAK that `qp` sends or has received.
 inline void TraceAcknowledgement(const QueuePair& qp, const wire::TransportHeader& header,
@@ -83,7 +83,7 @@ inline void TraceReceived(const QueuePair& qp, const wire::Packet& packet) {
 void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::PacketResult result);
 void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::ReceiveResult result);
 
-// Writes frames to captures and packet histories, once their fate is known.
+// The records themselves.
 
 /// Whether a frame is shown to the transport for the first time, or again after it was kept.
 enum class Showing : uint8_t { kFirst, kAgain };

@@ -17,12 +17,9 @@
 
 namespace uroce::datapath {
 
-// Finds the queue pair of a number in a packet. Each worker has its own table.
-
-class QueuePair;
-
-/// A table with open addressing, half full at most. Queue pair numbers are random, so their low
-/// bits serve as the hash.
+/// Finds the queue pair of a number in a packet. Each worker has its own table. A table with open
+/// addressing, half full at most. Queue pair numbers are random, so their low bits serve as the
+/// hash.
 class QpnTable {
  public:
   QueuePair* Find(Qpn qpn) const {
@@ -73,9 +70,7 @@ class QpnTable {
   size_t size_ = 0;
 };
 
-// The objects that a worker has been given: ports, queue pairs and shared receive queues.
-
-/// Objects change between turns only. One thread.
+/// The objects themselves. They change between turns only. One thread.
 class Objects {
  public:
   const DevicePorts& ports() const { return ports_; }

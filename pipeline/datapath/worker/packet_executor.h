@@ -21,8 +21,6 @@
 
 namespace uroce::datapath {
 
-// Gives an admitted packet to its queue pair's transport, and executes the effects it asks for.
-
 /// The parts of a worker that its executor uses.
 struct ExecuteContext {
   Effects& effects;
@@ -35,6 +33,7 @@ struct ExecuteContext {
   const TurnTime& time;
 };
 
+/// Gives an admitted packet to its queue pair's transport, and executes the effects it asks for.
 /// One thread. The code that every packet passes through is inline, here or where it is called.
 class PacketExecutor {
  public:

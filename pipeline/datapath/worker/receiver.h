@@ -26,8 +26,6 @@
 
 namespace uroce::datapath {
 
-// Says in which states a queue pair receives.
-
 /// Whether a queue pair in `state` receives.
 constexpr bool TakesPackets(transport::QpState state) {
   switch (state) {
@@ -44,17 +42,14 @@ constexpr bool TakesPackets(transport::QpState state) {
   return false;
 }
 
-// The checks that every received packet has to pass, for whatever queue pair it is
-// (docs/protocol/transport.md, section 4.1, step 1).
-
-/// A dropped packet is counted, and its annotation says why. One thread. The checks that every
-/// packet passes through are inline.
+/// The checks that every received packet has to pass, for whatever queue pair it is
+/// (docs/protocol/transport.md, section 4.1, step 1). A dropped packet is counted, and its
+/// annotation says why. One thread. The checks that every packet passes through are inline.
 class Admission {
  public:
   explicit Admission(FrameRecorder& recorder) : recorder_(recorder) {}
 
-  /// Whether a packet is for this device. Counts congestion marks of packets that
-  /// are.
+  /// Whether a packet is for this device. Counts congestion marks of packets that are.
   bool IsForPort(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view);
   /// Whether `qp` takes the packet: checks its service and its state, and calls Admit.
   bool IsForQueuePair(const QueuePair& qp, DevicePort& port, const wire::Packet& packet,
@@ -121,9 +116,7 @@ inline bool Admission::IsForQueuePair(const QueuePair& qp, DevicePort& port,
   return Admit(port, packet, view, frame, is_addressed);
 }
 
-// Hands received frames that are for another worker over to it.
-
-/// One thread.
+/// Hands received frames that are for another worker over to it. One thread.
 class HandOver {
  public:
   /// `handed_over` counts the frames that went.
@@ -148,9 +141,6 @@ class HandOver {
   std::atomic<uint64_t>& handed_over_;
 };
 
-// Receives datagrams to multicast groups (docs/protocol/transport.md, section 10). Each member gets
-// its own copy, since the bytes written in front of the payload overwrite the headers.
-
 /// The parts of a worker that its receiver of multicast packets uses.
 struct MulticastContext {
   uint32_t worker = 0;
@@ -161,7 +151,9 @@ struct MulticastContext {
   PacketExecutor& executor;
 };
 
-/// One thread.
+/// Receives datagrams to multicast groups (docs/protocol/transport.md, section 10). Each member
+/// gets its own copy, since the bytes written in front of the payload overwrite the headers. One
+/// thread.
 class MulticastReceiver {
  public:
   explicit MulticastReceiver(const MulticastContext& context) : context_(context) {}
@@ -182,9 +174,6 @@ class MulticastReceiver {
   const MulticastMark mark_;
 };
 
-// Gives each frame to whom it is for: a queue pair, another worker, the stack of its port, or the
-// control thread. Other frames are dropped and counted.
-
 /// The parts of a worker that its receiver uses.
 struct ReceiveContext {
   const DevicePorts& ports;
@@ -198,7 +187,9 @@ struct ReceiveContext {
   const TurnTime& time;
 };
 
-/// One thread. The code that every packet passes through is inline where it is called.
+/// Gives each frame to whom it is for: a queue pair, another worker, the stack of its port, or the
+/// control thread. Other frames are dropped and counted. One thread. The code that every packet
+/// passes through is inline where it is called.
 class Receiver {
  public:
   explicit Receiver(const ReceiveContext& context);

@@ -14,7 +14,7 @@
 
 namespace uroce::datapath {
 
-// Adds a queue pair to the send schedule of its port, and removes it.
+// The send schedule of a port.
 
 /// Schedules `qp`, which has something to send, within its program, and the program on the port.
 inline void StartSending(QueuePair& qp) {
@@ -86,9 +86,8 @@ inline void ForgetReads(QueuePair& qp, Nanos now) {
   budget.Shrink(qp.reads(), 0, now);
 }
 
-// Keeps the time at which each queue pair must be looked after.
-
-/// The deadlines of a worker's queue pairs. One thread.
+/// The times at which each queue pair must be looked after: the deadlines of a worker's queue
+/// pairs. One thread.
 class QueuePairTimers {
  public:
   /// Files the timer of `qp` for its transport's next deadline. A filed timer that has become too
@@ -99,7 +98,7 @@ class QueuePairTimers {
     if (at < qp.links().timer.deadline) wheel_.File(qp.links().timer, at);
   }
   void Remove(QueuePair& qp) { wheel_.Remove(qp.links().timer); }
-  /// Returns a queue pair whose timer has fired, or null. The caller files the timer anew.
+  /// Returns a queue pair whose timer has fired, or null. The caller files the timer again.
   QueuePair* PopExpired(Nanos now) {
     TimerEntry* const entry = wheel_.PopExpired(now);
     return entry == nullptr ? nullptr : &QueuePair::OfTimer(*entry);

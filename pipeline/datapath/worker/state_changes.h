@@ -17,8 +17,7 @@
 
 namespace uroce::datapath {
 
-// Holds queue pairs that went to error by themselves, until the control thread has their packets.
-
+/// Holds queue pairs that went to error by themselves, until the control thread has their packets.
 /// One thread.
 class FailedQueuePairs {
  public:
@@ -48,8 +47,6 @@ class FailedQueuePairs {
   std::vector<Failed> failed_;
 };
 
-// Changes the state of queue pairs: on command, or because something has failed.
-
 /// The parts of a worker that changes of state use.
 struct StateContext {
   CompletionPublisher& completions;
@@ -65,7 +62,7 @@ struct StateContext {
   std::function<void(QueuePair&)> acknowledge_all;
 };
 
-/// One thread.
+/// Changes the state of queue pairs: on command, or because something has failed. One thread.
 class StateChanges {
  public:
   explicit StateChanges(const StateContext& context) : context_(context) {}

@@ -16,10 +16,9 @@
 
 namespace uroce::datapath {
 
-// Keeps packets that wait behind a queue pair's copy job.
-
-/// Keeps these packets in WaitingWork, within the limits of WaitingFrames. Closes the gate of a
-/// queue pair behind which many wait, so that peers in the daemon wait, too. One thread.
+/// Keeps packets that wait behind a queue pair's copy job in WaitingWork, within the limits of
+/// WaitingFrames. Closes the gate of a queue pair behind which many wait, so that peers in the
+/// daemon wait, too. One thread.
 class WaitingPackets {
  public:
   /// `gates` is null when the daemon has one worker.
@@ -49,8 +48,6 @@ class WaitingPackets {
   ReceiveGates* const gates_;
   FrameRecorder& recorder_;
 };
-
-// Queue pairs that must not send for now, because a peer or a copy helper is behind.
 
 /// Holds queue pairs whose peer in the daemon has closed its gate, and those whose program has so
 /// many frames waiting that it may not have another copy job. One thread.

@@ -166,15 +166,14 @@ class Worker {
   std::unique_ptr<Impl> impl_;
 };
 
-// All workers of a daemon, and what they share.
-
 /// Settings that each worker has for itself.
 struct WorkerSeat {
   int core = -1;  ///< CPU to pin to, or -1.
   rte_mempool* pool = nullptr;
 };
 
-/// Used by the control thread, except `at(i).Wake`, which any thread may call.
+/// All workers of a daemon, and what they share. Used by the control thread, except `at(i).Wake`,
+/// which any thread may call.
 class Workers {
  public:
   /// One worker per seat; all else is as in `common`.

@@ -31,10 +31,8 @@
 
 namespace uroce::datapath {
 
-// Lets a worker sleep without missing a wake-up: it announces the sleep, looks again, and then
-// sleeps. Also finds the parked programs that have rung.
-
-/// Used by the worker's thread, except Wake.
+/// Lets a worker sleep without missing a wake-up: it announces the sleep, looks again, and then
+/// sleeps. Also finds the parked programs that have rung. Used by the worker's thread, except Wake.
 class SleepControl {
  public:
   SleepControl(SessionList& sessions, const TurnTime& time) : sessions_(sessions), time_(time) {}
@@ -68,8 +66,6 @@ class SleepControl {
   std::atomic<bool> asleep_{false};
   Nanos look_at_{0};  // When to look next for parked programs that have come back.
 };
-
-// A worker, put together from its parts. Included by worker.cc and worker_impl.cc alone.
 
 /// The parts of a worker. A turn gives what came in (finished copies, frames, doorbells, timers) to
 /// the transports, settles their queue pairs (completions, events, state), and sends what they have
