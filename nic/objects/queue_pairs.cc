@@ -192,7 +192,7 @@ absl::StatusOr<uroce_destroy_qp_reply> QueuePairs::Destroy(uint32_t handle) {
   uroce_destroy_qp_reply reply{};
   datapath::Worker& worker = core_.nic().OwnerOf(qp.queue_pair);
   worker.Run([&] { worker.RemoveQueuePair(&qp.queue_pair); });
-  reply.async_events_reported = qp.queue_pair.async_records();
+  reply.async_events_reported = qp.queue_pair.reports().async_records();
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
   core_.nic().numbers().queue_pairs.Release(config.qpn, Nic::Now());
   qpns_.erase(config.qpn.value());

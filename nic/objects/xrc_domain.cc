@@ -64,11 +64,11 @@ XrcTarget::~XrcTarget() {
 }
 
 void XrcTarget::AddOpener(datapath::EventRecords* events) {
-  domain_->worker().Run([&] { object_.queue_pair.AddListener(events); });
+  domain_->worker().Run([&] { object_.queue_pair.reports().AddListener(events); });
 }
 
 void XrcTarget::RemoveOpener(datapath::EventRecords* events) {
-  domain_->worker().Run([&] { object_.queue_pair.RemoveListener(events); });
+  domain_->worker().Run([&] { object_.queue_pair.reports().RemoveListener(events); });
 }
 
 absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomain::Make(Nic& nic, NicDevice& device,

@@ -68,7 +68,7 @@ void KeyWaits::Remove(const QueuePair& qp) {
 // Only one program, and its helper, uses the keys of a domain with copied memory.
 bool KeyWaits::HasEnded(Wait& wait) const {
   if (wait.waiting == Waiting::kWork && wait.qp->is_waiting()) return false;
-  const Session& session = *wait.qp->memory_session();
+  const Session& session = *wait.qp->receive_source().memory_session();
   if (wait.in_grace) {
     if (grace_ != nullptr && !grace_->HasPassed(wait.grace_token)) return false;
     wait.in_grace = false;

@@ -13,6 +13,8 @@
 #include <climits>
 #include <ctime>
 
+#include "pipeline/shm/rings/shared_word.h"
+
 namespace uroce::datapath {
 namespace {
 
@@ -75,6 +77,32 @@ void EventRecords::Retry() {
   std::shift_left(pending_.begin(), pending_.begin() + pending_count_, written);
   pending_count_ -= written;
   written_ += written;
+}
+
+bool QueuePairReports::PublishState(transport::QpState state) {
+  if (state == published_state_) return false;
+  published_state_ = state;
+  rings::StoreRelease(page_.state.value, static_cast<uint32_t>(state));
+  rings::FullFence();
+  return true;
+}
+
+template <typename Send>
+void QueuePairReports::ForEachReceiver(Send&& send) {
+  send(receivers_->own);
+  has_pending_records_ = receivers_->own.has_pending();
+  for (EventRecords* other : receivers_->others) {
+    send(*other);
+    has_pending_records_ |= other->has_pending();
+  }
+}
+
+void QueuePairReports::RaiseEvent(uint32_t event_type) {
+  ForEachReceiver([event_type](EventRecords& receiver) { receiver.Raise(event_type); });
+}
+
+void QueuePairReports::RetryRecords() {
+  ForEachReceiver([](EventRecords& receiver) { receiver.Retry(); });
 }
 
 }  // namespace uroce::datapath

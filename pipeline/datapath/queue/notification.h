@@ -6,10 +6,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "pipeline/base/types.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/rings/completion_queue.h"
+#include "pipeline/transport/queue_pair_types.h"
 
 namespace uroce::datapath {
 
@@ -124,6 +127,45 @@ class EventRecords {
   uint32_t pending_count_ = 0;
   uint32_t written_ = 0;
   std::array<uint32_t, kMaxPending> pending_{};
+};
+
+/// What programs are told of one queue pair: its state, on its page, and asynchronous events. Used
+/// by its worker; nic looks inside only while that stands still (Worker::Run).
+class QueuePairReports {
+ public:
+  /// `element` names the queue pair in the records on `async`, the socket of its own program.
+  QueuePairReports(uroce_qp_page& page, const RecordSocket& async, uint64_t element)
+      : page_(page), receivers_(std::make_unique<Receivers>(EventRecords(async, element))) {}
+
+  /// Writes the transport's state to the page, then a full fence: a program that reads the page
+  /// either sees ERR, or posted before the rings are looked at again. True: it changed.
+  bool PublishState(transport::QpState state);
+  /// Reports an asynchronous event, at once or by RetryRecords.
+  void RaiseEvent(uint32_t event_type);
+  bool has_pending_records() const { return has_pending_records_; }
+  void RetryRecords();
+  /// Adds or removes a further receiver of events: each program that has opened an XRC target.
+  void AddListener(EventRecords* listener) { receivers_->others.push_back(listener); }
+  void RemoveListener(EventRecords* listener) { std::erase(receivers_->others, listener); }
+  /// The number of records written to the socket of the own program.
+  uint32_t async_records() const { return receivers_->own.written(); }
+
+ private:
+  /// Elsewhere in memory, since events are rare.
+  struct Receivers {
+    explicit Receivers(const EventRecords& its_own) : own(its_own) {}
+
+    EventRecords own;
+    std::vector<EventRecords*> others;
+  };
+  /// Calls `send(EventRecords&)` for each receiver, and notes whether any has pending records.
+  template <typename Send>
+  void ForEachReceiver(Send&& send);
+
+  uroce_qp_page& page_;
+  std::unique_ptr<Receivers> receivers_;
+  transport::QpState published_state_ = transport::QpState::kReset;
+  bool has_pending_records_ = false;
 };
 
 }  // namespace uroce::datapath

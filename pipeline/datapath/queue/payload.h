@@ -89,12 +89,13 @@ inline uint32_t RightFor(transport::Access access) {
 
 /// The access right of the peer of `qp`, for keys that the peer names.
 inline AccessRight RemoteRight(const QueuePair& qp, uint32_t rights) {
-  return {qp.remote_pd(), rights, qp.qpn().value(), qp.memory_session()};
+  return {qp.receive_source().remote_pd(), rights, qp.qpn().value(),
+          qp.receive_source().memory_session()};
 }
 
 /// The access right of works of `qp`, whose keys belong to `pd`.
 inline AccessRight LocalRight(const QueuePair& qp, uint32_t pd, uint32_t rights) {
-  return {.pd = pd, .rights = rights, .session = qp.memory_session()};
+  return {.pd = pd, .rights = rights, .session = qp.receive_source().memory_session()};
 }
 
 inline MessagePlace PlaceOf(const transport::Effect& effect) {
@@ -138,10 +139,10 @@ inline PieceWalker WalkEffect(const QueuePair& qp, transport::Effect::Kind kind,
     return WalkKey(entry, place, length, RemoteRight(qp, kRemoteWrite));
   }
   if (kind == Kind::kPlaceReceive) {
-    return WalkList(qp.receive_list().List(place.key), place, length,
-                    LocalRight(qp, qp.receive_pd(), kLocalWrite));
+    return WalkList(qp.works().receive_list().List(place.key), place, length,
+                    LocalRight(qp, qp.receive_source().pd(), kLocalWrite));
   }
-  return WalkList(qp.send_lists().List(place.key), place, length,
+  return WalkList(qp.works().send_lists().List(place.key), place, length,
                   LocalRight(qp, qp.config().pd, kLocalWrite));
 }
 
@@ -151,7 +152,7 @@ inline PieceWalker WalkPacket(const QueuePair& qp, const transport::TxPacket& pa
   if (packet.source == transport::TxPacket::Source::kRemote) {
     return WalkKey(entry, place, length, RemoteRight(qp, kRemoteRead));
   }
-  return WalkList(qp.send_lists().List(place.key), place, length,
+  return WalkList(qp.works().send_lists().List(place.key), place, length,
                   LocalRight(qp, qp.config().pd, kLocalRead));
 }
 

@@ -15,7 +15,7 @@
 namespace uroce::datapath {
 
 void RecordRetries::Want(QueuePair& queue_pair, Nanos now) {
-  if (!queue_pair.links().lists.Enter(WorkerList::kRetried)) return;
+  if (!queue_pair.lists().Enter(WorkerList::kRetried)) return;
   Add({.queue_pair = &queue_pair}, now, kRecordRetry);
 }
 
@@ -66,10 +66,10 @@ bool RecordRetries::Try(Entry& entry, Nanos now) {
   const auto& [queue_pair, ring, shared_queue] = entry.source;
   entry.wait = std::clamp(entry.wait * 2, kRecordRetry, kLongest);
   if (queue_pair != nullptr) {
-    queue_pair->RetryRecords();
+    queue_pair->reports().RetryRecords();
     entry.at = now + entry.wait;
-    if (queue_pair->has_pending_records()) return false;
-    queue_pair->links().lists.Leave(WorkerList::kRetried);
+    if (queue_pair->reports().has_pending_records()) return false;
+    queue_pair->lists().Leave(WorkerList::kRetried);
     return true;
   }
   if (shared_queue != nullptr) {
@@ -101,11 +101,11 @@ void PollerWakes::Remove(CompletionRing* ring) {
 namespace {
 
 void AddToHistograms(const QueuePair& qp, const transport::Completion& completion, Nanos now) {
-  DeviceHistograms& histograms = qp.links().port->histograms();
+  DeviceHistograms& histograms = qp.port().histograms();
   if (completion.is_receive) {
     histograms.received_bytes.Add(completion.length_bytes);
   } else {
-    const Nanos took = qp.send_lists().SinceTaken(completion.slot, now);
+    const Nanos took = qp.works().send_lists().SinceTaken(completion.slot, now);
     histograms.completion_ns.Add(static_cast<uint64_t>(took.count()));
   }
 }
@@ -115,7 +115,7 @@ void AddToHistograms(const QueuePair& qp, const transport::Completion& completio
 bool CompletionPublisher::Publish(QueuePair& qp, const transport::Completion& completion) {
   CompletionRing* ring = completion.is_receive ? qp.config().receive_ring : qp.config().send_ring;
   uint32_t handle = qp.config().handle;
-  if (qp.is_target()) [[unlikely]] {
+  if (qp.receive_source().is_target()) [[unlikely]] {
     const SharedReceiveQueue* const queue = qp.config().domain->Find(completion.queue);
     if (queue == nullptr) return true;  // The queue has gone: nobody waits for the completion.
     ring = queue->config().ring;
@@ -134,7 +134,7 @@ bool CompletionPublisher::Publish(QueuePair& qp, const transport::Completion& co
     case PublishResult::kInError:
       return false;
     case PublishResult::kOverflow:
-      Count(qp.links().port->counters().cq_overflow);
+      Count(qp.port().counters().cq_overflow);
       if (ring->has_pending_records()) retries_.Want(*ring, time_.now());
       FailUsers(*ring);
       if (overflows_ != nullptr) overflows_->OnOverflow(ring->queue());

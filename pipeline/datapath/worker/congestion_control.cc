@@ -49,7 +49,7 @@ wire::HeaderTemplateConfig HeadersOf(const QueuePair& qp, const wire::Packet& pa
   const uint32_t vlan = view.vlan_tci & kVlanIdMask;
   const uint32_t tag = vlan == 0 ? 0 : vlan | settings.cnp_802p_prio << kPriorityShift;
   const Qpn peer = is_datagram ? packet.header.deth.source_qpn : qp.path().remote_qpn;
-  return {.source_mac = qp.links().port->device().mac,
+  return {.source_mac = qp.port().device().mac,
           .destination_mac = is_datagram ? SourceMac(marked) : qp.path().destination_mac,
           .vlan_tci = static_cast<uint16_t>(tag),
           .source = packet.destination,
@@ -66,8 +66,7 @@ wire::HeaderTemplateConfig HeadersOf(const QueuePair& qp, const wire::Packet& pa
 void CongestionControl::OnMarked(QueuePair& qp, const wire::Packet& packet,
                                  const wire::FrameView& view, const rte_mbuf* frame) {
   if (!congestion::IsNotified(packet.header.opcode)) return;
-  const congestion::Environment& environment =
-      qp.links().port->CongestionOf(TrafficClassOf(frame, view));
+  const congestion::Environment& environment = qp.port().CongestionOf(TrafficClassOf(frame, view));
   if (!IsDue(qp, packet, environment)) return;
   // A responder with a reaction point does the same with the CNP; one without it is asked for less.
   if (IsReadResponse(packet.header.opcode) && EnvironmentOf(qp).reacts()) Slow(qp);
@@ -78,7 +77,7 @@ bool CongestionControl::IsDue(QueuePair& qp, const wire::Packet& packet,
                               const congestion::Environment& environment) {
   if (!environment.notifies()) return false;
   // When the port is full, this CNP is lost, and the next mark gets one.
-  if (!qp.links().port->HasReserve()) return false;
+  if (!qp.port().HasReserve()) return false;
   const Nanos interval = congestion::Micros(environment.settings.np.min_time_between_cnps);
   const Nanos now = time_.now();
   if (!qp.core().is_datagram()) return qp.flow().answers.OnMarked(now, interval);
@@ -88,7 +87,7 @@ bool CongestionControl::IsDue(QueuePair& qp, const wire::Packet& packet,
 void CongestionControl::SendCnp(QueuePair& qp, const wire::Packet& packet,
                                 const wire::FrameView& view, const rte_mbuf* marked,
                                 const congestion::NotificationSettings& settings) {
-  DevicePort& port = *qp.links().port;
+  DevicePort& port = qp.port();
   rte_mbuf* const frame = stash_.Take(port.counters());
   if (frame == nullptr) return;
   ++qp.flow().cnps_sent;
@@ -138,7 +137,7 @@ void CongestionControl::OnLosses(QueuePair& qp, transport::Losses losses) {
     case congestion::Profile::kDelay:
       // The window has been told of lost requests; responses have no window.
       if (!losses.responses) {
-        Count(qp.links().port->counters().roce_slow_restart);
+        Count(qp.port().counters().roce_slow_restart);
         return;
       }
       break;
@@ -149,7 +148,7 @@ void CongestionControl::OnLosses(QueuePair& qp, transport::Losses losses) {
 void CongestionControl::SlowByLoss(QueuePair& qp) {
   const bool was_limited = qp.flow().rate.point() != nullptr;
   if (!Slow(qp)) return;
-  DeviceCounters& counters = qp.links().port->counters();
+  DeviceCounters& counters = qp.port().counters();
   Count(counters.roce_slow_restart);
   Count(counters.roce_slow_restart_cnps);
   if (!was_limited) Count(counters.roce_slow_restart_trans);

@@ -93,7 +93,7 @@ class CongestionControl {
   static constexpr Nanos kLongestWait{1'000'000};
 
   static const congestion::Environment& EnvironmentOf(const QueuePair& qp) {
-    return qp.links().port->CongestionOf(qp.traffic_class());
+    return qp.port().CongestionOf(qp.traffic_class());
   }
   bool Slow(QueuePair& qp) {
     return qp.flow().rate.OnCnp(EnvironmentOf(qp), limited_, time_.now());

@@ -108,9 +108,9 @@ void CopyBatches::PrefetchPayload(QueuePair& qp) {
   const TxPacket& packet = waiting.packet;
   MessagePlace place = Behind(PlaceOf(packet), packet.payload_bytes());
   uint32_t left = packet.following_bytes;
-  const bool has_room = waiting_frames_.HasRoom(qp.links().session->frames);
+  const bool has_room = waiting_frames_.HasRoom(qp.program().frames);
   while (left != 0 && job.batched_count < CopyJob::kMaxBatched && has_room) {
-    rte_mbuf* const frame = stash_.Take(qp.links().port->counters());
+    rte_mbuf* const frame = stash_.Take(qp.port().counters());
     if (frame == nullptr) return;
     const uint32_t length = std::min(left, packet.payload_bytes());
     uroce_sge entry;
@@ -138,7 +138,7 @@ bool CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet, uint8_t*
   }
   icrc.Copy(payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);
   rte_pktmbuf_free(frame);
-  WaitingFrames::Give(qp.links().session->frames);
+  WaitingFrames::Give(qp.program().frames);
   ++prefetched.next;
   prefetched.psn = prefetched.psn + 1;
   prefetched.place = Behind(prefetched.place, length);
@@ -153,7 +153,7 @@ void CopyBatches::Keep(QueuePair& qp) {
          job.batched[whole].pieces_end <= job.moved_pieces) {
     ++whole;
   }
-  if (qp.links().wait == WaitKind::kEffect) {
+  if (qp.wait() == WaitKind::kEffect) {
     const Effect& effect = waiting.effect;
     PlacedFor(waiting, effect.kind) = {effect.kind, Behind(PlaceOf(effect), LengthOf(effect)),
                                        waiting.effect_psn + 1, whole};
@@ -166,14 +166,14 @@ void CopyBatches::Keep(QueuePair& qp) {
   prefetched.place = Behind(PlaceOf(packet), packet.payload_bytes());
   prefetched.psn = packet.header.psn + 1;
   prefetched.end = whole;
-  WaitingFrames::Take(qp.links().session->frames, whole);
+  WaitingFrames::Take(qp.program().frames, whole);
   for (uint32_t i = 0; i < whole; ++i) prefetched.frames[i] = job.batched[i].frame;
   for (uint32_t i = whole; i < job.batched_count; ++i) rte_pktmbuf_free(job.batched[i].frame);
   job.batched_count = 0;
 }
 
 void CopyBatches::DropPrefetched(QueuePair& qp, PrefetchedPayload& prefetched) {
-  WaitingFrames::Give(qp.links().session->frames, prefetched.end - prefetched.next);
+  WaitingFrames::Give(qp.program().frames, prefetched.end - prefetched.next);
   for (; !prefetched.empty(); ++prefetched.next)
     rte_pktmbuf_free(prefetched.frames[prefetched.next]);
   prefetched.next = prefetched.end = 0;
@@ -190,7 +190,7 @@ using transport::Effect;
 
 void CopyEngine::SubmitEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
                               const Transfer& transfer, rte_mbuf* frame) {
-  qp.links().wait = WaitKind::kEffect;
+  qp.set_wait(WaitKind::kEffect);
   WaitingWork& waiting = qp.waiting();
   waiting.transfer.Continue(transfer);
   waiting.effect = effect;
@@ -201,7 +201,7 @@ void CopyEngine::SubmitEffect(QueuePair& qp, const Effect& effect, const wire::P
 }
 
 void CopyEngine::SubmitAtomic(QueuePair& qp, const Effect& effect, uint64_t app_addr) {
-  qp.links().wait = WaitKind::kEffect;
+  qp.set_wait(WaitKind::kEffect);
   qp.waiting().effect = effect;
   CopyJob& job = *qp.waiting().job;
   job.frame = nullptr;
@@ -215,7 +215,7 @@ void CopyEngine::SubmitAtomic(QueuePair& qp, const Effect& effect, uint64_t app_
 void CopyEngine::SubmitGather(QueuePair& qp, const transport::TxPacket& packet,
                               const Transfer& transfer, uint32_t crc_before_payload,
                               rte_mbuf* frame) {
-  qp.links().wait = WaitKind::kGather;
+  qp.set_wait(WaitKind::kGather);
   WaitingWork& waiting = qp.waiting();
   waiting.transfer.Continue(transfer);
   waiting.packet = packet;
@@ -232,8 +232,8 @@ void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
   waiting.in_flight = job;
   job->owner = &qp;
   StopSending(qp);
-  Session* const session = qp.memory_session();
-  WorkerSession* program = qp.links().session;
+  Session* const session = qp.receive_source().memory_session();
+  WorkerSession* program = &qp.program();
   if (session != qp.config().session) {
     program = context_.sessions.Find(session);
     // A program that has copies under way must be polled.
@@ -279,7 +279,7 @@ bool CopyEngine::HasEnded(QueuePair& qp, MoveResult& result) {
     result = MoveResult::kDenied;
     return true;
   }
-  const bool gathers = qp.links().wait == WaitKind::kGather;
+  const bool gathers = qp.wait() == WaitKind::kGather;
   if (!gathers && waiting.effect.kind == Effect::Kind::kAtomic) return true;
   Transfer& transfer = waiting.transfer;
   result = gathers ? Gather(context_.keys, transfer.walker, transfer.bytes)

@@ -20,7 +20,7 @@ WindowChange Perform(const KeyTable& keys, const QueuePair& qp, const LocalEffec
   if (effect.kind == LocalEffect::Kind::kInvalidate) {
     return InvalidateWindow(keys, effect.rkey.value(), pd);
   }
-  return BindWindow(keys, qp.send_lists().Bind(effect.slot), {pd, qp.qpn().value()});
+  return BindWindow(keys, qp.works().send_lists().Bind(effect.slot), {pd, qp.qpn().value()});
 }
 
 // Whether another may be using the key that `qp` has taken back. If `qp` is the one queue pair that
@@ -45,13 +45,14 @@ void KeyChanges::ExecuteLocals(QueuePair& qp) {
     any = true;
   }
   // The transport has room for posted works now, and no packet will cause another look at them.
-  if (any && qp.may_have_sends()) ready_.Postpone(qp);
+  if (any && qp.works().may_have_sends()) ready_.Postpone(qp);
 }
 
 void KeyChanges::InvalidateForPeer(QueuePair& qp, Rkey rkey) {
-  const WindowChange change = InvalidateWindow(keys_, rkey.value(), qp.remote_pd());
+  const WindowChange change =
+      InvalidateWindow(keys_, rkey.value(), qp.receive_source().remote_pd());
   if (!MayStillUse(qp, change)) return qp.core().OnEffectDone(OutcomeOf(change), 0, time_.now());
-  qp.links().wait = WaitKind::kInvalidate;
+  qp.set_wait(WaitKind::kInvalidate);
   StopSending(qp);
   waits_.Add(qp, KeyWaits::Waiting::kPacket);
 }
@@ -175,8 +176,8 @@ void Effects::Finish(QueuePair& qp, const Effect& effect, MoveResult result, uin
 }
 
 bool Effects::Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame) {
-  const bool kept = kept_frames_.Keep(qp.kept(), qp.links().session->frames, psn, frame);
-  if (!kept) Count(qp.links().port->counters().rx_kept_full);
+  const bool kept = kept_frames_.Keep(qp.kept(), qp.program().frames, psn, frame);
+  if (!kept) Count(qp.port().counters().rx_kept_full);
   qp.core().OnEffectDone(kept ? EffectOutcome::kDone : EffectOutcome::kNotKept, 0, time_.now());
   return kept;
 }

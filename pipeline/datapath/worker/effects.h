@@ -43,7 +43,7 @@ class KeyChanges {
         ready_.Touch(qp);
         return;
       }
-      qp.links().wait = WaitKind::kNone;
+      qp.set_wait(WaitKind::kNone);
       qp.core().OnEffectDone(transport::EffectOutcome::kDone, 0, time_.now());
       on_end(qp);
     });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What captures, packet histories and probes record of a packet once its fate is known.
+// What becomes of each packet, told in one place to counters, tracers, packet histories and
+// captures.
 #include "pipeline/datapath/worker/frame_recorder.h"
 
 #include <vector>
@@ -12,6 +13,8 @@ namespace uroce::datapath {
 namespace {
 
 using transport::PacketResult;
+using transport::QpState;
+using transport::ReceiveResult;
 using transport::Refusal;
 using transport::Resend;
 using transport::ResendCause;
@@ -60,8 +63,7 @@ uint8_t ReasonOf(PacketResult result) {
   return UROCE_REASON_NONE;
 }
 
-uint8_t ReasonOf(transport::ReceiveResult result) {
-  using transport::ReceiveResult;
+uint8_t ReasonOf(ReceiveResult result) {
   switch (result) {
     case ReceiveResult::kAccepted:
       return UROCE_REASON_NONE;
@@ -90,23 +92,7 @@ bool IsNak(const wire::TransportHeader& header) {
          (header.aeth.syndrome & wire::kSyndromeKindMask) != wire::kSyndromeAck;
 }
 
-}  // namespace
-
-uroce_capture_note AnnotationOf(wire::DecodeResult result) {
-  uroce_capture_note annotation{};
-  annotation.reason = ReasonOf(wire::ClassOf(result));
-  annotation.detail = static_cast<uint8_t>(result);
-  return annotation;
-}
-
-uroce_capture_note AnnotationOf(const wire::Packet& packet) {
-  uroce_capture_note annotation{};
-  annotation.flags = packet.congestion_experienced ? UROCE_NOTE_MARKED : 0;
-  annotation.qpn = packet.header.dest_qpn.value();
-  annotation.psn = packet.header.psn.value();
-  return annotation;
-}
-
+// The annotation of a packet gets the reason why it is sent again, or that it is a NAK.
 void AddReason(const transport::TxPacket& packet, uroce_capture_note& annotation) {
   if (wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kKeptMap)) {
     annotation.reason = UROCE_REASON_SELECTIVE_ACK;
@@ -128,6 +114,7 @@ void AddReason(const transport::TxPacket& packet, uroce_capture_note& annotation
   annotation.limit = packet.resend.limit;
 }
 
+// The annotation of a request or response that `core` was shown is completed with its answer.
 void AddResult(const transport::RcQueuePair& core, bool is_response, PacketResult result,
                uroce_capture_note& annotation) {
   annotation.reason = ReasonOf(result);
@@ -161,15 +148,15 @@ void AddResult(const transport::RcQueuePair& core, bool is_response, PacketResul
   }
 }
 
-void AddResult(const QueuePairCore& core, transport::ReceiveResult result,
-               uroce_capture_note& annotation) {
+void AddResult(const QueuePairCore& core, ReceiveResult result, uroce_capture_note& annotation) {
   annotation.reason = ReasonOf(result);
-  if (result == transport::ReceiveResult::kBadState) {
+  if (result == ReceiveResult::kBadState) {
     annotation.detail = static_cast<uint8_t>(core.state());
   }
   annotation.expected_psn = core.expected_psn().value();
 }
 
+// The packet has put the queue pair in error.
 void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& annotation) {
   const transport::Failure failure = core.failure();
   annotation.flags |= UROCE_NOTE_FAILED;
@@ -181,7 +168,48 @@ void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& annotati
   annotation.detail = static_cast<uint8_t>(failure.refusal);
 }
 
-namespace {
+// The transport counts per queue pair. These count what the device's counters show.
+void CountResult(DeviceCounters& counters, PacketResult result) {
+  switch (result) {
+    case PacketResult::kAccepted:
+    case PacketResult::kDuplicate:
+    case PacketResult::kOutOfSequence:
+    case PacketResult::kKept:
+    case PacketResult::kReceiverNotReady:
+    case PacketResult::kNak:
+      return;
+    case PacketResult::kGhost:
+      Count(counters.rx_ghost);
+      return;
+    case PacketResult::kBadState:
+      Count(counters.rx_bad_state);
+      return;
+    case PacketResult::kMalformed:
+      Count(counters.rx_malformed);
+      return;
+  }
+}
+
+void CountResult(DeviceCounters& counters, ReceiveResult result) {
+  if (result == ReceiveResult::kBadState) Count(counters.rx_bad_state);
+  if (result == ReceiveResult::kMalformed) Count(counters.rx_malformed);
+}
+
+void CountUndecoded(DeviceCounters& counters, wire::DecodeClass kind) {
+  switch (kind) {
+    case wire::DecodeClass::kOk:
+      return;
+    case wire::DecodeClass::kNotRoce:
+      Count(counters.rx_not_roce);
+      return;
+    case wire::DecodeClass::kMalformed:
+      Count(counters.rx_malformed);
+      return;
+    case wire::DecodeClass::kUnknownOpcode:
+      Count(counters.rx_bad_opcode);
+      return;
+  }
+}
 
 void TraceDrop(const QueuePair& qp, const wire::Packet& packet,
                const uroce_capture_note& annotation) {
@@ -190,32 +218,49 @@ void TraceDrop(const QueuePair& qp, const wire::Packet& packet,
 
 }  // namespace
 
-void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::PacketResult result) {
-  if (result == transport::PacketResult::kKept) return;
-  uroce_capture_note annotation{};
-  AddResult(qp.core().reliable(), transport::IsResponse(packet.header.opcode), result, annotation);
-  TraceDrop(qp, packet, annotation);
-}
-
-void TraceResult(const QueuePair& qp, const wire::Packet& packet, transport::ReceiveResult result) {
-  uroce_capture_note annotation{};
-  AddResult(qp.core(), result, annotation);
-  TraceDrop(qp, packet, annotation);
-}
-
-using transport::QpState;
-
 void FrameRecorder::RemoveTap(CaptureTap* tap) {
   tap->Publish(kNever);
   std::erase(taps_.list, tap);
 }
 
-void FrameRecorder::RecordResult(QueuePair& qp, const wire::Packet& packet,
-                                 transport::PacketResult result, bool had_failed,
-                                 const rte_mbuf* frame, Showing showing) {
+void FrameRecorder::DropUndecoded(DeviceCounters& counters, wire::DecodeResult result) {
+  CountUndecoded(counters, wire::ClassOf(result));
+  Begin();
+  DropUncounted(ReasonOf(wire::ClassOf(result)), static_cast<uint8_t>(result));
+}
+
+void FrameRecorder::OnAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame) {
+  probes::Drop(qp.qpn().value(), 0, reason, 0);
+  if (taps_.list.empty()) return;
+  annotation_ = {};
+  annotation_.reason = reason;
+  annotation_.qpn = qp.qpn().value();
+  Record(qp.port(), frame);
+}
+
+// A packet that is kept is not dropped.
+void FrameRecorder::OnNotAccepted(const QueuePair& qp, const wire::Packet& packet,
+                                  PacketResult result) {
+  if (result == PacketResult::kKept) return;
+  CountResult(qp.port().counters(), result);
+  uroce_capture_note annotation{};
+  AddResult(qp.core().reliable(), transport::IsResponse(packet.header.opcode), result, annotation);
+  TraceDrop(qp, packet, annotation);
+}
+
+void FrameRecorder::OnNotAccepted(const QueuePair& qp, const wire::Packet& packet,
+                                  ReceiveResult result) {
+  CountResult(qp.port().counters(), result);
+  uroce_capture_note annotation{};
+  AddResult(qp.core(), result, annotation);
+  TraceDrop(qp, packet, annotation);
+}
+
+void FrameRecorder::RecordResult(QueuePair& qp, const wire::Packet& packet, PacketResult result,
+                                 bool had_failed, const rte_mbuf* frame, Showing showing) {
   const bool fails = !had_failed && qp.core().state() == QpState::kErr;
   if (showing == Showing::kAgain && !fails) return;
-  if (result != transport::PacketResult::kAccepted) {
+  if (result != PacketResult::kAccepted) {
     AddResult(qp.core().reliable(), transport::IsResponse(packet.header.opcode), result,
               annotation_);
   }
@@ -223,29 +268,32 @@ void FrameRecorder::RecordResult(QueuePair& qp, const wire::Packet& packet,
   RecordWithHistory(qp, frame);
 }
 
-void FrameRecorder::RecordUnreliable(QueuePair& qp, transport::ReceiveResult result,
-                                     const rte_mbuf* frame) {
-  if (result != transport::ReceiveResult::kAccepted) AddResult(qp.core(), result, annotation_);
+void FrameRecorder::RecordUnreliable(QueuePair& qp, ReceiveResult result, const rte_mbuf* frame) {
+  if (result != ReceiveResult::kAccepted) AddResult(qp.core(), result, annotation_);
   RecordWithHistory(qp, frame);
 }
 
-void FrameRecorder::RecordBadState(QueuePair& qp, const rte_mbuf* frame) {
+void FrameRecorder::OnBadState(QueuePair& qp, const wire::Packet& packet, const rte_mbuf* frame) {
+  uroce_capture_note annotation{};
+  AddResult(qp.core(), ReceiveResult::kBadState, annotation);
+  TraceDrop(qp, packet, annotation);
+  if (!IsRecorded(qp)) return;
   SetReason(UROCE_REASON_BAD_STATE, static_cast<uint8_t>(qp.core().state()));
   RecordWithHistory(qp, frame);
 }
 
-void FrameRecorder::RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame) {
-  probes::Drop(qp.qpn().value(), 0, reason, 0);
-  if (taps_.list.empty()) return;
-  annotation_ = {};
-  annotation_.reason = reason;
-  annotation_.qpn = qp.qpn().value();
-  Record(*qp.links().port, frame);
-}
-
 void FrameRecorder::RecordWithHistory(QueuePair& qp, const rte_mbuf* frame) {
   if (qp.history() != nullptr) AddToHistory(qp, UROCE_CAPTURE_INBOUND, frame, annotation_);
-  Record(*qp.links().port, frame);
+  Record(qp.port(), frame);
+}
+
+uroce_capture_note FrameRecorder::AnnotateSent(QueuePair& qp, const transport::TxPacket& packet,
+                                               const rte_mbuf* frame) {
+  uroce_capture_note annotation{.qpn = qp.qpn().value(), .psn = packet.header.psn.value()};
+  const bool is_plain = packet.header.opcode != wire::Opcode::kAcknowledge;
+  if (packet.retransmission || !is_plain) AddReason(packet, annotation);
+  if (qp.history() != nullptr) AddToHistory(qp, UROCE_CAPTURE_OUTBOUND, frame, annotation);
+  return annotation;
 }
 
 void FrameRecorder::AddToHistory(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,

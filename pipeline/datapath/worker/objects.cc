@@ -63,29 +63,29 @@ DevicePort& Objects::AddDevice(Device* device, CrossWorkerLink& cross_worker, Ta
 }
 
 void Objects::Add(QueuePair& qp, const SessionList& sessions) {
-  QueuePair::Links& links = qp.links();
   const QueuePairConfig& its = qp.config();
-  links.port = ports_.Find(*its.device);
-  assert(links.port != nullptr);
-  links.session_flow = links.port->FlowOf(its.session, its.session->rate());
-  links.session = sessions.Find(its.session);
-  assert(links.session != nullptr);
-  std::vector<QueuePair*>& slots = links.session->slots;
+  DevicePort* const port = ports_.Find(*its.device);
+  assert(port != nullptr);
+  WorkerSession* const program = sessions.Find(its.session);
+  assert(program != nullptr);
+  qp.set_home(
+      {.port = port, .program = program, .flow = port->FlowOf(its.session, its.session->rate())});
+  std::vector<QueuePair*>& slots = program->slots;
   if (slots.size() <= its.doorbell_slot) slots.resize(its.doorbell_slot + 1);
-  links.next_of_slot = std::exchange(slots[its.doorbell_slot], &qp);
+  qp.next_of_slot() = std::exchange(slots[its.doorbell_slot], &qp);
   queue_pairs_.Insert(its.qpn, &qp);
-  if (qp.is_target()) its.domain->targets().push_back(&qp);
+  if (qp.receive_source().is_target()) its.domain->targets().push_back(&qp);
   ForEachRing(its, [&qp](CompletionRing& ring) { ring.AddUser(&qp); });
 }
 
 void Objects::Remove(QueuePair& qp) {
   const QueuePairConfig& its = qp.config();
   queue_pairs_.Erase(its.qpn);
-  if (qp.is_target()) std::erase(its.domain->targets(), &qp);
+  if (qp.receive_source().is_target()) std::erase(its.domain->targets(), &qp);
   ForEachRing(its, [&qp](CompletionRing& ring) { ring.ForgetUser(&qp); });
-  QueuePair** link = &qp.links().session->slots[its.doorbell_slot];
-  while (*link != nullptr && *link != &qp) link = &(*link)->links().next_of_slot;
-  if (*link == &qp) *link = qp.links().next_of_slot;
+  QueuePair** link = &qp.program().slots[its.doorbell_slot];
+  while (*link != nullptr && *link != &qp) link = &(*link)->next_of_slot();
+  if (*link == &qp) *link = qp.next_of_slot();
 }
 
 void Objects::Add(SharedReceiveQueue& queue) {
@@ -101,13 +101,12 @@ void Objects::Remove(SharedReceiveQueue& queue) {
 }
 
 void Objects::SetPath(QueuePair& qp, const Path& path) const {
-  qp.set_path(path);
   const bool is_in_daemon = std::ranges::any_of(
       ports_, [&](const auto& port) { return port->device().mac == path.destination_mac; });
   const bool is_same = path.destination_mac == qp.config().device->mac;
-  qp.links().peer = is_same        ? PeerPlace::kSameDevice
+  qp.set_path(path, is_same        ? PeerPlace::kSameDevice
                     : is_in_daemon ? PeerPlace::kInDaemon
-                                   : PeerPlace::kElsewhere;
+                                   : PeerPlace::kElsewhere);
 }
 
 // Without an address vector a queue pair has no peer, and no path that could change.

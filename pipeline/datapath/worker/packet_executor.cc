@@ -33,33 +33,6 @@ constexpr uint32_t kReceiveRoomKept = 2;
 // The most packets of one queue pair that are replayed at a time: the others wait meanwhile.
 constexpr int kMaxReplayed = 64;
 
-// The transport counts per queue pair. This counts what the device's counters show.
-void CountResult(DeviceCounters& counters, PacketResult result) {
-  switch (result) {
-    case PacketResult::kAccepted:
-    case PacketResult::kDuplicate:
-    case PacketResult::kOutOfSequence:
-    case PacketResult::kKept:
-    case PacketResult::kReceiverNotReady:
-    case PacketResult::kNak:
-      return;
-    case PacketResult::kGhost:
-      Count(counters.rx_ghost);
-      return;
-    case PacketResult::kBadState:
-      Count(counters.rx_bad_state);
-      return;
-    case PacketResult::kMalformed:
-      Count(counters.rx_malformed);
-      return;
-  }
-}
-
-void CountResult(DeviceCounters& counters, ReceiveResult result) {
-  if (result == ReceiveResult::kBadState) Count(counters.rx_bad_state);
-  if (result == ReceiveResult::kMalformed) Count(counters.rx_malformed);
-}
-
 // Writes the GRH area over the headers: those from Ethernet to DETH are longer than the area.
 void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbuf* frame) {
   const auto area = wire::GrhArea(BytesOf(*frame), view);
@@ -72,7 +45,7 @@ void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbu
 }  // namespace
 
 bool PacketExecutor::GiveReceive(QueuePair& qp, const wire::TransportHeader& header) {
-  return !qp.core().NeedsReceive(header) || qp.PullReceive() != PullResult::kCorrupt;
+  return !qp.core().NeedsReceive(header) || qp.works().PullReceive() != PullResult::kCorrupt;
 }
 
 bool PacketExecutor::ExecuteReliable(QueuePair& qp, const wire::Packet& packet, SrqAccess srq,
@@ -80,19 +53,10 @@ bool PacketExecutor::ExecuteReliable(QueuePair& qp, const wire::Packet& packet, 
   const bool had_failed = qp.core().state() == QpState::kErr;
   Effect effect;
   PacketResult result = qp.core().reliable().OnPacket(packet, context_.time.now(), effect, srq);
-  CountResult(qp.links().port->counters(), result);
   const bool kept =
       effect.kind != Effect::Kind::kNone && !context_.effects.Start(qp, effect, packet, frame);
   if (result == PacketResult::kKept && !kept) result = PacketResult::kOutOfSequence;
-  if (packet.header.opcode == wire::Opcode::kAcknowledge) {
-    TraceAcknowledgement(qp, packet.header, /*is_sent=*/false);
-  }
-  if (result != PacketResult::kAccepted) [[unlikely]] {
-    TraceResult(qp, packet, result);
-  }
-  if (context_.recorder.IsRecorded(qp)) {
-    context_.recorder.RecordResult(qp, packet, result, had_failed, frame, showing);
-  }
+  context_.recorder.OnResult(qp, packet, result, had_failed, frame, showing);
   if (showing == Showing::kFirst) ReplayKept(qp);
   return kept;
 }
@@ -101,16 +65,15 @@ bool PacketExecutor::Execute(QueuePair& qp, const wire::Packet& packet, const wi
                              rte_mbuf* frame, Showing showing) {
   context_.ready.AddReceived(qp);
   context_.ready.Touch(qp);
-  if (showing == Showing::kFirst) TraceReceived(qp, packet);
+  if (showing == Showing::kFirst) FrameRecorder::OnReceived(qp, packet);
   // The packets of a burst may complete more receives than the transport keeps.
   if (qp.core().receive_room() <= kReceiveRoomKept) context_.states.PublishCompletions(qp);
   SrqAccess srq = SrqAccess::kGranted;
-  if (qp.is_target()) [[unlikely]]
+  if (qp.receive_source().is_target()) [[unlikely]]
     srq = SelectQueue(qp, packet.header);
   if (srq == SrqAccess::kGranted && !GiveReceive(qp, packet.header)) {
     context_.states.FailCorrupt(qp, FailureCause::kReceiveQueue);
-    TraceResult(qp, packet, ReceiveResult::kBadState);
-    if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordBadState(qp, frame);
+    context_.recorder.OnBadState(qp, packet, frame);
     return false;
   }
   if (!qp.core().is_reliable()) return ExecuteUnreliable(qp, packet, view, frame);
@@ -122,12 +85,8 @@ bool PacketExecutor::ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet
                                        const wire::FrameView& view, rte_mbuf* frame) {
   Effect effect;
   const ReceiveResult result = qp.core().OnUnreliablePacket(packet, effect);
-  CountResult(qp.links().port->counters(), result);
-  if (result != ReceiveResult::kAccepted) [[unlikely]] {
-    TraceResult(qp, packet, result);
-  }
   // Recorded before the effect, which writes over the headers of a datagram.
-  if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordUnreliable(qp, result, frame);
+  context_.recorder.OnResult(qp, packet, result, frame);
   if (effect.kind == Effect::Kind::kNone) return false;
   if (effect.grh_area) {
     PutGrhArea(packet, view, frame);
@@ -143,7 +102,7 @@ void PacketExecutor::ReplaySomeKept(QueuePair& qp) {
     if (qp.is_waiting()) return;
     if (!context_.waiting_packets.MayWait(qp)) return context_.held.Add(qp);
     if (!qp.core().reliable().PollKept(psn)) return;
-    rte_mbuf* const frame = context_.kept_frames.Take(qp.kept(), qp.links().session->frames, psn);
+    rte_mbuf* const frame = context_.kept_frames.Take(qp.kept(), qp.program().frames, psn);
     if (frame == nullptr) continue;  // A hostile peer put one READ's responses within another's.
     ExecuteAgain(qp, frame, Showing::kAgain);
   }
@@ -171,12 +130,13 @@ void PacketExecutor::ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showin
 // go while the target lives. The transport sees that one message keeps to one queue.
 SrqAccess PacketExecutor::SelectQueue(QueuePair& qp, const wire::TransportHeader& header) {
   // A response is dropped: a target sends no requests.
-  const bool granted = transport::IsResponse(header.opcode) || qp.SelectShared(header.xrc_srqn);
+  const bool granted =
+      transport::IsResponse(header.opcode) || qp.receive_source().Select(header.xrc_srqn);
   return granted ? SrqAccess::kGranted : SrqAccess::kDenied;
 }
 
 void Resumption::FinishCopy(QueuePair& qp, MoveResult result) {
-  if (std::exchange(qp.links().wait, WaitKind::kNone) == WaitKind::kGather) {
+  if (qp.EndWait() == WaitKind::kGather) {
     context_.transmitter.FinishGather(qp, result);
   } else {
     WaitingWork& waiting = qp.waiting();

@@ -28,7 +28,7 @@ bool ReadyLists::TakeDoorbells() {
     if (i + kFetchedAhead < rung_.size()) rung_[i + kFetchedAhead]->Prefetch();
     const bool posted = LookBehindBell(*rung_[i]);
     any_posted |= posted;
-    if (!posted) ++rung_[i]->links().session->idle;
+    if (!posted) ++rung_[i]->program().idle;
   }
   rung_.clear();
   return any_posted;
@@ -36,10 +36,10 @@ bool ReadyLists::TakeDoorbells() {
 
 bool ReadyLists::LookBehindBell(QueuePair& first_of_slot) {
   bool any = false;
-  for (QueuePair* qp = &first_of_slot; qp != nullptr; qp = qp->links().next_of_slot) {
-    if (!qp->HasPosted()) continue;
+  for (QueuePair* qp = &first_of_slot; qp != nullptr; qp = qp->next_of_slot()) {
+    if (!qp->works().HasPosted()) continue;
     any = true;
-    qp->LookForSends();
+    qp->works().LookForSends();
     Touch(*qp);
   }
   return any;
@@ -61,8 +61,8 @@ bool ReadyLists::TakeDoorbellsOf(WorkerSession& session) {
 }
 
 void ReadyLists::Postpone(QueuePair& qp) {
-  if (!qp.links().lists.Enter(WorkerList::kPostponed)) return;
-  WorkerSession& session = *qp.links().session;
+  if (!qp.lists().Enter(WorkerList::kPostponed)) return;
+  WorkerSession& session = qp.program();
   QueuePair* const newest = std::exchange(session.newest_postponed, &qp);
   qp.postponed_link() = {.previous = newest, .next = nullptr};
   (newest == nullptr ? session.oldest_postponed : newest->postponed_link().next) = &qp;
@@ -70,8 +70,8 @@ void ReadyLists::Postpone(QueuePair& qp) {
 }
 
 void ReadyLists::ForgetPostponed(QueuePair& qp) {
-  if (!qp.links().lists.Leave(WorkerList::kPostponed)) return;
-  WorkerSession& session = *qp.links().session;
+  if (!qp.lists().Leave(WorkerList::kPostponed)) return;
+  WorkerSession& session = qp.program();
   const auto [previous, next] = std::exchange(qp.postponed_link(), {});
   (previous == nullptr ? session.oldest_postponed : previous->postponed_link().next) = next;
   (next == nullptr ? session.newest_postponed : next->postponed_link().previous) = previous;

@@ -19,16 +19,16 @@ class ReadyLists {
 
   /// Has `qp` looked after in this turn.
   void Touch(QueuePair& qp) {
-    if (!qp.links().lists.Enter(WorkerList::kTouched)) return;
+    if (!qp.lists().Enter(WorkerList::kTouched)) return;
     touched_.push_back(&qp);
-    sessions_.NoteWork(*qp.links().session, time_.now());
+    sessions_.NoteWork(qp.program(), time_.now());
   }
   /// Calls `look_after(QueuePair&)` for each touched queue pair, also for those touched by a call.
   template <typename LookAfter>
   void TakeTouched(LookAfter&& look_after) {
     for (size_t i = 0; i < touched_.size(); ++i) {
-      if (i + 1 < touched_.size()) touched_[i + 1]->PrefetchPosted();
-      touched_[i]->links().lists.Leave(WorkerList::kTouched);
+      if (i + 1 < touched_.size()) touched_[i + 1]->works().PrefetchPosted();
+      touched_[i]->lists().Leave(WorkerList::kTouched);
       look_after(*touched_[i]);
     }
     touched_.clear();
@@ -36,12 +36,12 @@ class ReadyLists {
 
   /// Notes that a packet came for `qp`, which may have to answer it.
   void AddReceived(QueuePair& qp) {
-    if (qp.links().lists.Enter(WorkerList::kReceived)) received_.push_back(&qp);
+    if (qp.lists().Enter(WorkerList::kReceived)) received_.push_back(&qp);
   }
   template <typename Answer>
   void TakeReceived(Answer&& answer) {
     for (QueuePair* qp : received_) {
-      qp->links().lists.Leave(WorkerList::kReceived);
+      qp->lists().Leave(WorkerList::kReceived);
       answer(*qp);
     }
     received_.clear();

@@ -194,7 +194,7 @@ class LookAhead {
     if (at + kQueuePairs < count_) FindQueuePair(at + kQueuePairs);
     if (at + 1 >= count_) return;
     const QueuePair* const next = found_[(at + 1) % kRing];
-    if (next != nullptr) next->PrefetchReceive();
+    if (next != nullptr) next->works().PrefetchReceive();
   }
 
  private:
@@ -223,22 +223,6 @@ class LookAhead {
   std::array<uint32_t, kRing> numbers_;
   std::array<const QueuePair*, kRing> found_;
 };
-
-void CountUndecoded(DeviceCounters& counters, wire::DecodeClass kind) {
-  switch (kind) {
-    case wire::DecodeClass::kOk:
-      return;
-    case wire::DecodeClass::kNotRoce:
-      Count(counters.rx_not_roce);
-      return;
-    case wire::DecodeClass::kMalformed:
-      Count(counters.rx_malformed);
-      return;
-    case wire::DecodeClass::kUnknownOpcode:
-      Count(counters.rx_bad_opcode);
-      return;
-  }
-}
 
 }  // namespace
 
@@ -296,7 +280,7 @@ bool Receiver::TakeFromOtherWorkers() {
 
 QueuePair* Receiver::Steer(const DevicePort& port, Qpn number) const {
   QueuePair* const qp = context_.queue_pairs.Find(number);
-  return qp != nullptr && qp->links().port == &port ? qp : nullptr;
+  return qp != nullptr && &qp->port() == &port ? qp : nullptr;
 }
 
 bool Receiver::OnPacket(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
@@ -358,9 +342,7 @@ bool Receiver::OnOtherFrame(DevicePort& port, rte_mbuf* frame, wire::DecodeResul
     return hand_over_.Give(port, frame, server);
   }
   if (host == nullptr || !host->Offer(decoded, BytesOf(*frame), device.mac)) {
-    CountUndecoded(port.counters(), wire::ClassOf(decoded));
-    context_.recorder.Begin(decoded);
-    context_.recorder.TraceDrop();
+    context_.recorder.DropUndecoded(port.counters(), decoded);
   }
   context_.recorder.Record(port, frame);
   return false;
@@ -376,8 +358,7 @@ void Receiver::OnStrangePacket(DevicePort& port, const wire::Packet& packet,
   }
   if (!admission_.IsForGsi(*link, port, packet, view, frame)) return;
   if (link->Hand(BytesOf(*frame))) return link->Flush();
-  context_.recorder.SetReason(UROCE_REASON_NO_RECEIVE);
-  context_.recorder.TraceDrop();
+  context_.recorder.DropUncounted(UROCE_REASON_NO_RECEIVE);
 }
 
 }  // namespace uroce::datapath

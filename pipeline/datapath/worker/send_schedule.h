@@ -18,21 +18,21 @@ namespace uroce::datapath {
 
 /// Schedules `qp`, which has something to send, within its program, and the program on the port.
 inline void StartSending(QueuePair& qp) {
-  SessionFlow& session = *qp.links().session_flow;
-  session.queue_pairs.Add(qp.links().flow);
-  qp.links().port->sessions().Add(session);
+  SessionFlow& session = qp.program_flow();
+  session.queue_pairs.Add(qp.scheduled());
+  qp.port().sessions().Add(session);
 }
 
 inline void StopSending(QueuePair& qp) {
-  SessionFlow& session = *qp.links().session_flow;
-  session.queue_pairs.Remove(qp.links().flow);
-  if (session.queue_pairs.empty()) qp.links().port->sessions().Remove(session);
+  SessionFlow& session = qp.program_flow();
+  session.queue_pairs.Remove(qp.scheduled());
+  if (session.queue_pairs.empty()) qp.port().sessions().Remove(session);
 }
 
 /// Counts a frame of `bytes` as sent by `qp`, by its program and by its user.
 inline void Charge(QueuePair& qp, uint32_t bytes) {
-  SessionFlow& session = *qp.links().session_flow;
-  DeficitRoundRobin::Charge(qp.links().flow, bytes);
+  SessionFlow& session = qp.program_flow();
+  DeficitRoundRobin::Charge(qp.scheduled(), bytes);
   DeficitRoundRobin::Charge(session, bytes);
   session.share.OnSent(bytes + congestion::kFrameOverheadBytes);
 }
@@ -47,7 +47,7 @@ inline void LineUp(QueuePair& qp, ReadBudget& budget, Nanos now) {
   // What was granted and is not used: the next READ takes more, or there is none.
   if (core.read_allowance() != 0 && (wanted != 0 || !core.HasPacket())) core.AllowReads(0);
   budget.Shrink(qp.reads(), core.AwaitedByReads() + core.read_allowance(), now);
-  ReadLine& line = qp.links().session_flow->reads;
+  ReadLine& line = qp.program_flow().reads;
   if (wanted == 0) return budget.Leave(line, qp.reads());
   budget.Wait(line, qp.reads(), wanted);
 }
@@ -55,11 +55,11 @@ inline void LineUp(QueuePair& qp, ReadBudget& budget, Nanos now) {
 /// Gives back what was answered, and lines `qp` up when its next packet is a READ request that it
 /// may not send yet. Called when anything about `qp` may have changed.
 inline void SettleReads(QueuePair& qp, Nanos now) {
-  ReadBudget& budget = qp.links().port->reads();
+  ReadBudget& budget = qp.port().reads();
   if (!budget.is_bounded()) [[likely]]
     return;
   if (!qp.core().is_reliable()) return;
-  if (qp.links().peer == PeerPlace::kSameDevice) {
+  if (qp.peer() == PeerPlace::kSameDevice) {
     // The responses do not come through the port.
     return qp.core().reliable().AllowReads(transport::ReadAllowance::kUnlimited);
   }
@@ -80,9 +80,9 @@ inline void GrantReads(DevicePort& port, Nanos now) {
 
 /// `qp` ends, and is not settled any more.
 inline void ForgetReads(QueuePair& qp, Nanos now) {
-  ReadBudget& budget = qp.links().port->reads();
+  ReadBudget& budget = qp.port().reads();
   if (!budget.is_bounded() || !qp.core().is_reliable()) return;
-  budget.Leave(qp.links().session_flow->reads, qp.reads());
+  budget.Leave(qp.program_flow().reads, qp.reads());
   budget.Shrink(qp.reads(), 0, now);
 }
 
@@ -95,9 +95,9 @@ class QueuePairTimers {
   void File(QueuePair& qp) { FileAt(qp, qp.core().NextDeadline()); }
   /// Makes the timer fire at `at`, unless it fires earlier.
   void FileAt(QueuePair& qp, Nanos at) {
-    if (at < qp.links().timer.deadline) wheel_.File(qp.links().timer, at);
+    if (at < qp.timer().deadline) wheel_.File(qp.timer(), at);
   }
-  void Remove(QueuePair& qp) { wheel_.Remove(qp.links().timer); }
+  void Remove(QueuePair& qp) { wheel_.Remove(qp.timer()); }
   /// Returns a queue pair whose timer has fired, or null. The caller files the timer again.
   QueuePair* PopExpired(Nanos now) {
     TimerEntry* const entry = wheel_.PopExpired(now);

@@ -28,7 +28,7 @@ void NoteRoundTrip(QueuePair& qp) {
   if (!qp.core().is_reliable()) return;
   const Nanos round_trip = qp.core().reliable().TakeRoundTrip();
   if (round_trip == Nanos(0)) return;
-  qp.links().port->histograms().round_trip_ns.Add(static_cast<uint64_t>(round_trip.count()));
+  qp.port().histograms().round_trip_ns.Add(static_cast<uint64_t>(round_trip.count()));
 }
 
 }  // namespace
@@ -51,15 +51,15 @@ void Settler::Settle(QueuePair& qp) {
   context_.states.PublishCompletions(qp);  // This makes room for posted works.
   if (qp.is_waiting()) return;
   PullPosted(qp);
-  if (qp.has_local_works()) [[unlikely]] {
+  if (qp.works().has_local_works()) [[unlikely]] {
     context_.key_changes.ExecuteLocals(qp);
   }
   context_.states.PublishCompletions(qp);
   PublishEvents(qp);
-  if (qp.PublishState(qp.core().state())) {
+  if (qp.reports().PublishState(qp.core().state())) {
     if (qp.core().state() == QpState::kErr) context_.states.OnTransportError(qp);
     // Works posted before the program saw the new state rang no doorbell for it: look once more.
-    qp.LookForSends();
+    qp.works().LookForSends();
     PullPosted(qp);
     context_.states.PublishCompletions(qp);
   }
@@ -80,17 +80,17 @@ void Settler::Schedule(QueuePair& qp) {
 
 void Settler::PublishEvents(QueuePair& qp) {
   transport::QpEvent event;
-  while (qp.core().PollEvent(event)) qp.RaiseEvent(static_cast<uint32_t>(event));
+  while (qp.core().PollEvent(event)) qp.reports().RaiseEvent(static_cast<uint32_t>(event));
   RecordRetries& retries = context_.completions.retries();
-  if (qp.has_pending_records()) retries.Want(qp, context_.time.now());
-  if (qp.has_limit_event() && qp.shared() != nullptr) {
-    retries.Want(*qp.shared(), context_.time.now());
+  if (qp.reports().has_pending_records()) retries.Want(qp, context_.time.now());
+  if (qp.works().has_limit_event() && qp.receive_source().shared() != nullptr) {
+    retries.Want(*qp.receive_source().shared(), context_.time.now());
   }
 }
 
 template <typename Pull>
 PullResult Settler::PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull) {
-  WorkerSession& session = *qp.links().session;
+  WorkerSession& session = qp.program();
   const uint64_t turn = context_.time.number();
   const uint32_t granted = std::min(most, session.Left(turn, &TurnAmounts::works));
   uint32_t left = granted;
@@ -101,16 +101,16 @@ PullResult Settler::PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull) 
 
 void Settler::PullPosted(QueuePair& qp) {
   bool more = false;
-  if (qp.may_have_sends() && qp.takes_sends()) more = PullSends(qp);
+  if (qp.works().may_have_sends() && qp.works().takes_sends()) more = PullSends(qp);
   if (qp.core().state() == QpState::kErr) more |= FlushReceives(qp);
   if (more) context_.ready.Postpone(qp);
 }
 
 bool Settler::PullSends(QueuePair& qp) {
   const QpState state = qp.core().state();
-  SizeHistogram& sizes = qp.links().port->histograms().sent_bytes;
+  SizeHistogram& sizes = qp.port().histograms().sent_bytes;
   switch (PullWithinBudget(qp, kPullBurst, [&](uint32_t& left) {
-    return qp.PullSends(left, context_.time.now(), sizes);
+    return qp.works().PullSends(left, context_.time.now(), sizes);
   })) {
     case PullResult::kDrained:
       return false;
@@ -127,11 +127,12 @@ bool Settler::PullSends(QueuePair& qp) {
 
 bool Settler::FlushReceives(QueuePair& qp) {
   const uint32_t most = std::min(kPullBurst, qp.core().receive_room());
-  switch (PullWithinBudget(qp, most, [&](uint32_t& left) { return qp.FlushReceives(left); })) {
+  switch (
+      PullWithinBudget(qp, most, [&](uint32_t& left) { return qp.works().FlushReceives(left); })) {
     case PullResult::kMore:
       return true;
     case PullResult::kCorrupt:
-      Count(qp.links().port->counters().rq_corrupt);
+      Count(qp.port().counters().rq_corrupt);
       return false;
     case PullResult::kDrained:
     case PullResult::kNoRoom:

@@ -58,11 +58,11 @@ constexpr int kMaxFailures = 64;
 void StateChanges::Modify(QueuePair& qp, QpState state, const Attributes& attributes) {
   if (qp.is_waiting() && state != QpState::kReset) {
     qp.waiting().modification = {.state = state, .attributes = attributes};
-    qp.PublishState(state);
+    qp.reports().PublishState(state);
     return;
   }
   if (state == QpState::kReset) {
-    const WaitKind wait = qp.links().wait;
+    const WaitKind wait = qp.wait();
     AbandonWaiting(qp);
     // The transport must be told of the end of every effect; the reset below discards the outcome.
     if (wait == WaitKind::kEffect || wait == WaitKind::kInvalidate) {
@@ -85,13 +85,13 @@ void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attribu
   if (stops) context_.acknowledge_all(qp);
   qp.core().Modify(state, attributes);
   if (state == QpState::kReset) {
-    qp.DiscardPosted();
+    qp.works().DiscardPosted();
     StopSending(qp);
     context_.congestion.Forget(qp);
   }
   if (stops) DropKept(qp);
-  qp.PublishState(qp.core().state());
-  qp.LookForSends();
+  qp.reports().PublishState(qp.core().state());
+  qp.works().LookForSends();
   context_.ready.Touch(qp);
 }
 
@@ -103,10 +103,10 @@ void StateChanges::Fail(QueuePair& qp, FailureCause cause) {
 }
 
 void StateChanges::FailCorrupt(QueuePair& qp, FailureCause cause) {
-  DeviceCounters& counters = qp.links().port->counters();
+  DeviceCounters& counters = qp.port().counters();
   Count(cause == FailureCause::kSendQueue ? counters.sq_corrupt : counters.rq_corrupt);
   Fail(qp, cause);
-  qp.RaiseEvent(kEventQpFatal);
+  qp.reports().RaiseEvent(kEventQpFatal);
 }
 
 void StateChanges::OnTransportError(QueuePair& qp) {
@@ -127,18 +127,18 @@ bool StateChanges::FailSome() {
 // (docs/protocol/transport.md, section 11).
 void StateChanges::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
   const uint32_t number = queue.config().number;
-  const bool is_selected = qp.shared() == &queue;
+  const bool is_selected = qp.receive_source().shared() == &queue;
   const bool has_receive = qp.core().reliable().receive_queue() == number;
   if (qp.is_waiting() && is_selected) FailWaiting(qp);
   if (has_receive && qp.core().state() != QpState::kErr) {
     Modify(qp, QpState::kErr, qp.core().attributes());
   }
   if (is_selected)
-    static_cast<void>(qp.SelectShared(number));  // Not found, so no queue is selected.
+    static_cast<void>(qp.receive_source().Select(number));  // Not found, so no queue is selected.
 }
 
 void StateChanges::FailWaiting(QueuePair& qp) {
-  const WaitKind kind = qp.links().wait;
+  const WaitKind kind = qp.wait();
   const transport::TxPacket packet = qp.waiting().packet;
   const transport::Effect effect = qp.waiting().effect;
   AbandonWaiting(qp);
@@ -169,14 +169,14 @@ void StateChanges::End(QueuePair& qp) {
 
 void StateChanges::AbandonWaiting(QueuePair& qp) {
   CopyEngine::Abandon(qp);
-  qp.links().wait = WaitKind::kNone;
+  qp.set_wait(WaitKind::kNone);
   context_.key_changes.Remove(qp);
   qp.waiting().modification.reset();
   context_.waiting_packets.Abandon(qp);
 }
 
 void StateChanges::DropKept(QueuePair& qp) {
-  if (qp.kept().any()) context_.kept_frames.Drop(qp.kept(), qp.links().session->frames);
+  if (qp.kept().any()) context_.kept_frames.Drop(qp.kept(), qp.program().frames);
 }
 
 }  // namespace uroce::datapath

@@ -32,7 +32,7 @@ void PrefetchAfter(Flow& flow) {
   Flow& second = *next.next;
   rte_prefetch0(second.next);
   QueuePair::OfFlow(second).Prefetch();
-  QueuePair::OfFlow(next).PrefetchSend();
+  QueuePair::OfFlow(next).works().PrefetchSend();
 }
 
 // The headers of the path that a datagram takes. Null: the queue pair may not use the address
@@ -63,7 +63,7 @@ bool Transmitter::Transmit() {
 }
 
 bool Transmitter::Acknowledge(QueuePair& qp) {
-  if (!qp.core().HasAcknowledgement() || qp.links().port->LookForRoom() == 0) return false;
+  if (!qp.core().HasAcknowledgement() || qp.port().LookForRoom() == 0) return false;
   uint32_t bytes = 0;
   const Sent sent = SendNext(qp, bytes);
   if (sent == Sent::kNothing || sent == Sent::kHeld || sent == Sent::kNoFrame) return false;
@@ -163,7 +163,7 @@ void Transmitter::Pace(QueuePair& qp) {
 }
 
 void Transmitter::SendOne(QueuePair& qp) {
-  if (!qp.core().HasPacket() || qp.links().port->LookForRoom() == 0) return;
+  if (!qp.core().HasPacket() || qp.port().LookForRoom() == 0) return;
   uint32_t bytes = 0;
   if (SendNext(qp, bytes) == Sent::kPacket) Charge(qp, bytes);
 }
@@ -176,12 +176,12 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
     return Sent::kHeld;
   }
   // The frame is taken before the packet is polled: a polled packet must be sent.
-  rte_mbuf* const frame = context_.stash.Take(qp.links().port->counters());
+  rte_mbuf* const frame = context_.stash.Take(qp.port().counters());
   if (frame == nullptr) return Sent::kNoFrame;
   TxPacket packet;
   Sent sent = Sent::kNothing;
   if (qp.core().PollPacket(context_.time.now(), packet)) {
-    qp.PrefetchSend();  // For the packet after this one.
+    qp.works().PrefetchSend();  // For the packet after this one.
     sent = Build(qp, packet, frame);
   }
   if (sent == Sent::kNothing || sent == Sent::kFailed) context_.stash.Return(frame);
@@ -195,8 +195,8 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
   uint8_t* const payload = StartOf(frame) + frame->data_len;
   RunningIcrc icrc = icrc_of_headers;
   Transfer transfer;
-  if (packet.source == TxPacket::Source::kRemote && qp.is_target() &&
-      !qp.SelectShared(packet.remote.xrc_srqn)) [[unlikely]] {
+  if (packet.source == TxPacket::Source::kRemote && qp.receive_source().is_target() &&
+      !qp.receive_source().Select(packet.remote.xrc_srqn)) [[unlikely]] {
     return FailGather(qp, packet);
   }
   transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
@@ -242,8 +242,9 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
     return Sent::kPacket;
   }
   const transport::LocalRange& local = packet.local;
-  if (packet.source == TxPacket::Source::kSend && qp.send_lists().is_inline(local.slot)) {
-    const uint8_t* source = qp.send_lists().InlineBytes(local.slot).data() + local.offset_bytes;
+  if (packet.source == TxPacket::Source::kSend && qp.works().send_lists().is_inline(local.slot)) {
+    const uint8_t* source =
+        qp.works().send_lists().InlineBytes(local.slot).data() + local.offset_bytes;
     icrc.Copy(payload, source, length);
     FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
@@ -283,17 +284,16 @@ void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* f
   drivers::SetDestination(*frame, qp.path().remote_qpn);
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
-  TraceSent(qp, packet, frame->data_len);
   context_.congestion.OnSent(qp, packet, frame->data_len);
-  const uroce_capture_note annotation = context_.recorder.AnnotateSent(qp, packet, frame);
-  bool to_self = qp.links().peer == PeerPlace::kSameDevice;
+  const uroce_capture_note annotation = context_.recorder.OnSent(qp, packet, frame);
+  bool to_self = qp.peer() == PeerPlace::kSameDevice;
   if (!qp.core().is_reliable()) to_self = FinishUnreliable(qp, packet, frame);
-  qp.links().port->Queue(frame, to_self, annotation);
+  qp.port().Queue(frame, to_self, annotation);
 }
 
 bool Transmitter::FinishUnreliable(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
   qp.core().OnSent(packet);
-  if (!qp.core().is_datagram()) return qp.links().peer == PeerPlace::kSameDevice;
+  if (!qp.core().is_datagram()) return qp.peer() == PeerPlace::kSameDevice;
   qp.flow().NoteDatagram(packet.path);
   const AddressVector* const vector = qp.config().session->FindAddress(packet.path);
   if (vector != nullptr) context_.congestion.OnSentTo(qp, vector->path(), frame->data_len);
@@ -304,7 +304,7 @@ bool Transmitter::FinishUnreliable(QueuePair& qp, const TxPacket& packet, rte_mb
 }
 
 void Transmitter::LoopBack(QueuePair& qp, const AddressVector* vector, const rte_mbuf& frame) {
-  DevicePort& port = *qp.links().port;
+  DevicePort& port = qp.port();
   Count(port.counters().multicast_xmit_packets);
   if (vector == nullptr || !port.device().groups.contains(vector->path().destination)) return;
   rte_mbuf* const copy = context_.stash.Copy(frame, port.counters());

@@ -74,7 +74,7 @@ class Transmitter {
   void Hold(QueuePair& qp);
   /// Whether frames of `qp` need no ICRC: they stay in the daemon, and nobody looks at them.
   bool LeavesIcrcOut(const QueuePair& qp) const {
-    return qp.links().port->leaves_icrc_out() && !context_.recorder.IsRecorded(qp);
+    return qp.port().leaves_icrc_out() && !context_.recorder.IsRecorded(qp);
   }
   /// Lets the next packet of `qp` wait for its send time.
   void Pace(QueuePair& qp);

@@ -22,7 +22,7 @@ uint32_t GateLimit(uint32_t left) { return std::min(kGateWaiting, left / kGateSh
 // A peer whose packets are dropped resends them.
 bool WaitingPackets::Keep(QueuePair& qp, rte_mbuf* frame) {
   WaitingWork& waiting = qp.waiting();
-  ProgramFrames& program = qp.links().session->frames;
+  ProgramFrames& program = qp.program().frames;
   if (!frames_.HasRoom(program, waiting.packets)) {
     Drop(qp, frame);
     return false;
@@ -37,8 +37,8 @@ bool WaitingPackets::Keep(QueuePair& qp, rte_mbuf* frame) {
 }
 
 void WaitingPackets::Drop(QueuePair& qp, const rte_mbuf* frame) {
-  Count(qp.links().port->counters().rx_parked_full);
-  recorder_.RecordAbandoned(qp, UROCE_REASON_PARKED_FULL, frame);
+  Count(qp.port().counters().rx_parked_full);
+  recorder_.OnAbandoned(qp, UROCE_REASON_PARKED_FULL, frame);
 }
 
 rte_mbuf* WaitingPackets::Take(QueuePair& qp) {
@@ -48,14 +48,14 @@ rte_mbuf* WaitingPackets::Take(QueuePair& qp) {
   waiting.oldest = frame->next;
   frame->next = nullptr;
   --waiting.packets;
-  WaitingFrames::Give(qp.links().session->frames);
+  WaitingFrames::Give(qp.program().frames);
   return frame;
 }
 
 void WaitingPackets::TendGate(QueuePair& qp) {
   if (gates_ == nullptr) return;
   WaitingWork& waiting = qp.waiting();
-  const ProgramFrames& program = qp.links().session->frames;
+  const ProgramFrames& program = qp.program().frames;
   const uint32_t most = frames_.Most(program) / 2;
   const uint32_t limit = GateLimit(most - std::min(most, program.waiting));
   if (!waiting.gate_closed && waiting.packets > limit) {
@@ -69,7 +69,7 @@ void WaitingPackets::TendGate(QueuePair& qp) {
 
 void WaitingPackets::Abandon(QueuePair& qp) {
   for (rte_mbuf* frame = Take(qp); frame != nullptr; frame = Take(qp)) {
-    recorder_.RecordAbandoned(qp, UROCE_REASON_ABANDONED, frame);
+    recorder_.OnAbandoned(qp, UROCE_REASON_ABANDONED, frame);
     rte_pktmbuf_free(frame);
   }
   TendGate(qp);

@@ -28,8 +28,8 @@ class WaitingPackets {
   const WaitingFrames& frames() const { return frames_; }
   /// Whether another frame may wait for the helper of `qp`. True where there is no helper.
   bool MayWait(const QueuePair& qp) const {
-    return frames_.HasRoom(qp.links().session->frames) ||
-           qp.memory_session()->copy_helper() == nullptr;
+    return frames_.HasRoom(qp.program().frames) ||
+           qp.receive_source().memory_session()->copy_helper() == nullptr;
   }
   /// Keeps a packet. False: no room; it is dropped and counted, and the caller keeps the frame.
   bool Keep(QueuePair& qp, rte_mbuf* frame);
@@ -61,7 +61,7 @@ class HeldSenders {
   bool MustHold(const QueuePair& qp) const { return IsPeerFull(qp) || !waiting_.MayWait(qp); }
   /// Adds `qp`, which Release finds when it may send again.
   void Add(QueuePair& qp) {
-    if (qp.links().lists.Enter(WorkerList::kHeld)) held_.push_back(&qp);
+    if (qp.lists().Enter(WorkerList::kHeld)) held_.push_back(&qp);
   }
   /// Calls `on_release(QueuePair&)` for those that may send again. Checks up to kMaxLooks a turn.
   template <typename OnRelease>
@@ -77,7 +77,7 @@ class HeldSenders {
       }
       held_[next_] = held_.back();
       held_.pop_back();
-      qp.links().lists.Leave(WorkerList::kHeld);
+      qp.lists().Leave(WorkerList::kHeld);
       any = true;
       on_release(qp);
     }

@@ -28,7 +28,8 @@ using LeavingQueues = std::unordered_map<uint32_t, const SharedReceiveQueue*>;
 /// The queue that `target` has selected may differ from that of its current message.
 void Leave(StateChanges& states, QueuePair& target, const LeavingQueues& leaving) {
   const uint32_t at_work = target.core().reliable().receive_queue();
-  const uint32_t selected = target.shared() != nullptr ? target.shared()->config().number : at_work;
+  const SharedReceiveQueue* const shared = target.receive_source().shared();
+  const uint32_t selected = shared != nullptr ? shared->config().number : at_work;
   for (const uint32_t number : {selected, at_work}) {
     const auto found = leaving.find(number);
     if (found != leaving.end()) states.LeaveQueue(target, *found->second);
@@ -97,7 +98,7 @@ void Worker::RemoveQueuePair(QueuePair* queue_pair) { impl_->RemoveQueuePair(*qu
 bool Worker::LookForSends(QueuePair* queue_pair) {
   const bool sends = queue_pair->state() == transport::QpState::kRts;
   if (!sends || !queue_pair->HasUnsent()) return false;
-  queue_pair->LookForSends();
+  queue_pair->works().LookForSends();
   impl_->ready.Touch(*queue_pair);
   return true;
 }

@@ -327,7 +327,7 @@ void Worker::Impl::RemoveQueuePair(QueuePair& qp) {
   failed.Remove(qp);
   held.Remove(qp);
   ready.Remove(qp);
-  if (qp.links().lists.Has(WorkerList::kRetried)) {
+  if (qp.lists().Has(WorkerList::kRetried)) {
     completions.retries().Remove({.queue_pair = &qp});
   }
 }

@@ -24,8 +24,8 @@ class CompletionPublisherTest : public PartsTest, public OverflowSink {
   void Complete(Endpoint& endpoint, uint32_t count) const {
     for (uint32_t i = 0; i < count; ++i) endpoint.PostSend({.wr_id = i});
     uint32_t left = count;
-    static_cast<void>(endpoint.qp->PullSends(left, time_.now(),
-                                             endpoint.qp->links().port->histograms().sent_bytes));
+    static_cast<void>(endpoint.qp->works().PullSends(left, time_.now(),
+                                                     endpoint.qp->port().histograms().sent_bytes));
     ASSERT_EQ(left, 0u);
   }
 
@@ -94,6 +94,59 @@ TEST_F(CompletionPublisherTest, ARingThatGoesFailsNobody) {
   completions_.FailUsers(*ring);
   completions_.Remove(ring);
   EXPECT_EQ(completions_.NextToFail(), nullptr);
+}
+
+/// The rings of the endpoint's queues: sends have bit 1 of the word, receives bit 2.
+class PollerWakesTest : public PartsTest {
+ protected:
+  static constexpr uint32_t kOfSends = 1, kOfReceives = 2;
+
+  PollerWakesTest() { wakes_.Reserve(2); }
+  uint32_t& word() { return endpoint_.pollers->value; }
+  CompletionRing& sends() { return *endpoint_.qp->config().send_ring; }
+  CompletionRing& receives() { return *endpoint_.qp->config().receive_ring; }
+  void AddBoth() {
+    word() = kOfSends | kOfReceives;
+    wakes_.Add(sends(), kNow);
+    wakes_.Add(receives(), kNow + Nanos(1));
+  }
+
+  static constexpr Nanos kNow{1'000'000};
+  PollerWakes wakes_;
+  Endpoint& endpoint_ = AddEndpoint(AddProgram());
+};
+
+TEST_F(PollerWakesTest, ATurnWithoutWorkWakes) {
+  AddBoth();
+  wakes_.AfterTurn(/*busy=*/false, kNow);
+  EXPECT_EQ(word(), 0u);
+}
+
+TEST_F(PollerWakesTest, ABusyWorkerWakesAfterAWhile) {
+  AddBoth();
+  wakes_.AfterTurn(/*busy=*/true, kNow + PollerWakes::kLongestDelay - Nanos(1));
+  EXPECT_EQ(word(), kOfSends | kOfReceives);
+  wakes_.AfterTurn(/*busy=*/true, kNow + PollerWakes::kLongestDelay);
+  EXPECT_EQ(word(), 0u);
+}
+
+TEST_F(PollerWakesTest, ThreadsOfOtherQueuesSleepOn) {
+  word() = kOfSends | kOfReceives;
+  wakes_.Add(sends(), kNow);
+  wakes_.Add(sends(), kNow);
+  wakes_.AfterTurn(/*busy=*/false, kNow);
+  EXPECT_EQ(word(), kOfReceives);
+  wakes_.Add(receives(), kNow);
+  wakes_.AfterTurn(/*busy=*/false, kNow);
+  EXPECT_EQ(word(), 0u);
+}
+
+TEST_F(PollerWakesTest, NobodyIsWokenForAQueueThatHasGone) {
+  AddBoth();
+  wakes_.Remove(&sends());
+  EXPECT_FALSE(sends().is_waking());
+  wakes_.AfterTurn(/*busy=*/false, kNow);
+  EXPECT_EQ(word(), kOfSends);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class CopyEngineTest : public WorkPartsTest {
   }
   static void FreeFrameOf(QueuePair& qp) {
     rte_pktmbuf_free(std::exchange(qp.waiting().job->frame, nullptr));
-    qp.links().wait = WaitKind::kNone;
+    qp.set_wait(WaitKind::kNone);
   }
 
   Endpoint& endpoint_ = AddConnected();
@@ -54,12 +54,12 @@ class CopyEngineTest : public WorkPartsTest {
 TEST_F(CopyEngineTest, AQueuePairWaitsUntilItsBytesAreThere) {
   StartSending(qp_);
   Place(region_);
-  EXPECT_EQ(qp_.links().wait, WaitKind::kEffect);
+  EXPECT_EQ(qp_.wait(), WaitKind::kEffect);
   EXPECT_TRUE(port_->sessions().empty()) << "it sends nothing meanwhile";
   EXPECT_EQ(AwaitEnd(), MoveResult::kDone);
   EXPECT_TRUE(std::equal(payload_.begin(), payload_.end(), memory_.begin()));
   EXPECT_EQ(memory_[payload_.size()], 0);
-  EXPECT_EQ(qp_.links().wait, WaitKind::kEffect) << "until whoever was told has done the rest";
+  EXPECT_EQ(qp_.wait(), WaitKind::kEffect) << "until whoever was told has done the rest";
   EXPECT_NE(qp_.waiting().job, nullptr) << "for the next copy";
   FreeFrameOf(qp_);
   EXPECT_EQ(InFlight(), 0u);
@@ -67,9 +67,9 @@ TEST_F(CopyEngineTest, AQueuePairWaitsUntilItsBytesAreThere) {
 
 TEST_F(CopyEngineTest, FramesOfACopyCountAsThoseOfItsProgram) {
   Place(region_);
-  EXPECT_EQ(qp_.links().session->frames.waiting, 1u);
+  EXPECT_EQ(qp_.program().frames.waiting, 1u);
   AwaitEnd();
-  EXPECT_EQ(qp_.links().session->frames.waiting, 0u);
+  EXPECT_EQ(qp_.program().frames.waiting, 0u);
   FreeFrameOf(qp_);
 }
 
@@ -92,7 +92,7 @@ TEST_F(CopyEngineTest, AnAtomicReturnsWhatWasThere) {
   EXPECT_EQ(qp_.waiting().job->original, 40u);
   EXPECT_EQ(words[0], 42u);
   EXPECT_EQ(words[1], 0u);
-  qp_.links().wait = WaitKind::kNone;
+  qp_.set_wait(WaitKind::kNone);
 }
 
 TEST_F(CopyEngineTest, NobodyIsToldOfACopyThatWasAbandoned) {
@@ -106,8 +106,8 @@ TEST_F(CopyEngineTest, NobodyIsToldOfACopyThatWasAbandoned) {
     copies_.TakeFinished([](QueuePair&, MoveResult) { ADD_FAILURE(); });
   }
   EXPECT_EQ(rte_mempool_avail_count(TestPool()), before) << "the job's frame went with it";
-  EXPECT_EQ(qp_.links().session->frames.waiting, 0u);
-  qp_.links().wait = WaitKind::kNone;
+  EXPECT_EQ(qp_.program().frames.waiting, 0u);
+  qp_.set_wait(WaitKind::kNone);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST_F(EffectsTest, CopiedMemoryHasTheQueuePairWaitAndTheJobTakeTheFrame) {
   const MemoryRegion& region = Register(qp_, memory_, MrMode::kCopied);
   const Effect effect = ReceiveWrite(qp_, region, frame_);
   EXPECT_FALSE(effects_.Start(qp_, effect, packet_, frame_));
-  EXPECT_EQ(qp_.links().wait, WaitKind::kEffect);
+  EXPECT_EQ(qp_.wait(), WaitKind::kEffect);
   EXPECT_EQ(Answer(qp_), std::nullopt);
   std::optional<MoveResult> ended;
   while (!ended) {
@@ -68,7 +68,7 @@ TEST_F(EffectsTest, CopiedMemoryHasTheQueuePairWaitAndTheJobTakeTheFrame) {
   }
   EXPECT_EQ(qp_.waiting().job->frame, frame_);
   qp_.waiting().job->frame = nullptr;
-  qp_.links().wait = WaitKind::kNone;
+  qp_.set_wait(WaitKind::kNone);
   effects_.Finish(qp_, effect, *ended, 0);
   EXPECT_TRUE(std::equal(payload_.begin(), payload_.end(), memory_.begin()));
   EXPECT_TRUE(IsAck(Answer(qp_)));

@@ -97,12 +97,12 @@ TEST_F(ReadyListsTest, ARungBellTouchesTheQueuePairsOfItsSlotAndHasThemLookForSe
   Endpoint& a = AddReady(AddProgram());
   QueuePair& b = *AddReady(AddProgram()).qp;
   EXPECT_FALSE(ready_.TakeDoorbells());
-  ASSERT_FALSE(a.qp->may_have_sends());
+  ASSERT_FALSE(a.qp->works().may_have_sends());
   a.PostSend({});
   EXPECT_TRUE(ready_.TakeDoorbells());
   EXPECT_EQ(Touched(), QueuePairs{a.qp.get()});
-  EXPECT_TRUE(a.qp->may_have_sends());
-  EXPECT_FALSE(b.may_have_sends());
+  EXPECT_TRUE(a.qp->works().may_have_sends());
+  EXPECT_FALSE(b.works().may_have_sends());
 }
 
 TEST_F(ReadyListsTest, ABellBehindWhichNothingIsPostedTouchesNobody) {

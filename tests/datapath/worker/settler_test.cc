@@ -20,7 +20,7 @@ class SettlerTest : public WorkPartsTest {
   }
   /// As a rung bell has it.
   void Settle(Endpoint& endpoint) {
-    endpoint.qp->LookForSends();
+    endpoint.qp->works().LookForSends();
     ready_.Touch(*endpoint.qp);
     settler_.SettleTouched();
   }
@@ -63,11 +63,11 @@ TEST_F(SettlerTest, ManyWorksAreTakenInSeveralTurns) {
 
 TEST_F(SettlerTest, WhoWaitsForACopyIsLeftAlone) {
   Post(endpoint_, 1);
-  qp_.links().wait = WaitKind::kEffect;
+  qp_.set_wait(WaitKind::kEffect);
   Settle(endpoint_);
   EXPECT_FALSE(qp_.core().HasPacket());
   EXPECT_TRUE(port_->sessions().empty());
-  qp_.links().wait = WaitKind::kNone;
+  qp_.set_wait(WaitKind::kNone);
 }
 
 TEST_F(SettlerTest, WorksOfAQueuePairInErrorCompleteInTheSameTurn) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/state_changes.h"
 
+#include <utility>
+
+#include "tests/datapath/worker/parts.h"
 #include "tests/datapath/worker/work_parts.h"
 
 namespace uroce::datapath {
@@ -43,16 +46,16 @@ TEST_F(StateChangesTest, AChangeIsLookedAfterInThisTurn) {
   std::vector<QueuePair*> touched;
   ready_.TakeTouched([&](QueuePair& qp) { touched.push_back(&qp); });
   EXPECT_EQ(touched, std::vector<QueuePair*>{&qp_});
-  EXPECT_TRUE(qp_.may_have_sends());
+  EXPECT_TRUE(qp_.works().may_have_sends());
 }
 
 TEST_F(StateChangesTest, AChangeWaitsForTheEndOfACopyAndIsShownAtOnce) {
-  qp_.links().wait = WaitKind::kEffect;
+  qp_.set_wait(WaitKind::kEffect);
   states_.Modify(qp_, QpState::kErr, Wanted());
   EXPECT_EQ(qp_.core().state(), QpState::kRts);
   EXPECT_EQ(Shown(), static_cast<uint32_t>(QpState::kErr));
   EXPECT_TRUE(answered_in_.empty());
-  qp_.links().wait = WaitKind::kNone;
+  qp_.set_wait(WaitKind::kNone);
   states_.ApplyPending(qp_);
   EXPECT_EQ(qp_.core().state(), QpState::kErr);
   states_.ApplyPending(qp_);
@@ -62,7 +65,7 @@ TEST_F(StateChangesTest, AChangeWaitsForTheEndOfACopyAndIsShownAtOnce) {
 // A program resets a queue pair to have done with it: nothing holds that up.
 TEST_F(StateChangesTest, AResetWaitsForNothing) {
   EXPECT_TRUE(waiting_packets_.Keep(qp_, NewFrame({1, 2, 3})));
-  qp_.links().wait = WaitKind::kGather;
+  qp_.set_wait(WaitKind::kGather);
   states_.Modify(qp_, QpState::kReset, Wanted());
   EXPECT_FALSE(qp_.is_waiting());
   EXPECT_EQ(qp_.waiting().packets, 0u);
@@ -87,12 +90,60 @@ TEST_F(StateChangesTest, ACorruptQueueIsCountedAndTold) {
 }
 
 TEST_F(StateChangesTest, FramesBehindAHoleGoWithTheStateThatKeptThem) {
-  ASSERT_TRUE(kept_frames_.Keep(qp_.kept(), qp_.links().session->frames, wire::Psn(5),
-                                NewFrame({1, 2, 3})));
+  ASSERT_TRUE(
+      kept_frames_.Keep(qp_.kept(), qp_.program().frames, wire::Psn(5), NewFrame({1, 2, 3})));
   states_.Modify(qp_, QpState::kSqd, Wanted());
   EXPECT_EQ(kept_frames_.count(), 1u);
   states_.Modify(qp_, QpState::kErr, Wanted());
   EXPECT_EQ(kept_frames_.count(), 0u);
+}
+
+class FailedQueuePairsTest : public PartsTest, public FailureSink {
+ protected:
+  FailedQueuePairsTest() { Record(); }
+  void Record() { qp_.set_history(std::make_unique<PacketHistory>(4)); }
+  void Take(FailedQueuePair failed) override { told_.push_back(std::move(failed)); }
+
+  QueuePair& qp_ = AddQueuePair();
+  FailedQueuePairs failed_{this, time_};
+  std::vector<FailedQueuePair> told_;
+};
+
+TEST_F(FailedQueuePairsTest, EachIsToldOfOnceWithItsPackets) {
+  failed_.Add(qp_, FailureCause::kSendQueue);
+  failed_.Add(qp_, FailureCause::kTransport);
+  failed_.Deliver();
+  failed_.Deliver();
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].qpn, qp_.qpn());
+  EXPECT_EQ(told_[0].cause, FailureCause::kSendQueue) << "what was said first";
+  EXPECT_NE(told_[0].history, nullptr);
+  EXPECT_EQ(qp_.history(), nullptr);
+}
+
+TEST_F(FailedQueuePairsTest, OneThatIsUsedAgainFailsForAReasonOfItsOwn) {
+  failed_.Add(qp_, FailureCause::kCompletionQueue);
+  failed_.Deliver();
+  Record();
+  failed_.Add(qp_, FailureCause::kTransport);
+  failed_.Deliver();
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_EQ(told_[1].cause, FailureCause::kTransport);
+}
+
+TEST_F(FailedQueuePairsTest, WhoGoesIsToldOfAtOnce) {
+  failed_.Add(qp_, FailureCause::kTransport);
+  failed_.Remove(qp_);
+  EXPECT_EQ(told_.size(), 1u);
+  failed_.Deliver();
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+TEST_F(FailedQueuePairsTest, WithoutPacketsThereIsNothingToTell) {
+  QueuePair& other = AddQueuePair();
+  failed_.Add(other, FailureCause::kTransport);
+  failed_.Deliver();
+  EXPECT_TRUE(told_.empty());
 }
 
 }  // namespace

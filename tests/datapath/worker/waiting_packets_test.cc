@@ -34,7 +34,7 @@ TEST_F(WaitingPacketsTest, AbandonedFramesGoBackToThePool) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(waiting_packets_.Keep(qp, NewFrame()));
   waiting_packets_.Abandon(qp);
   EXPECT_EQ(qp.waiting().packets, 0u);
-  EXPECT_EQ(qp.links().session->frames.waiting, 0u);
+  EXPECT_EQ(qp.program().frames.waiting, 0u);
   EXPECT_EQ(rte_mempool_avail_count(TestPool()), before);
 }
 
@@ -69,11 +69,11 @@ TEST_F(WaitingPacketsTest, BeyondTheLimitsOneIsDroppedAndCounted) {
 
 class HeldSendersTest : public PartsTest {
  protected:
-  HeldSendersTest() {
-    qp_.links().peer = PeerPlace::kInDaemon;
+  HeldSendersTest() { SetPeer(PeerPlace::kInDaemon); }
+  void SetPeer(PeerPlace peer) {
     Path path;
     path.remote_qpn = Qpn(7);
-    qp_.set_path(path);
+    qp_.set_path(path, peer);
   }
   uint32_t Release() {
     uint32_t released = 0;
@@ -100,7 +100,7 @@ TEST_F(HeldSendersTest, WhosePeerHasClosedItsGateIsHeldUntilItOpens) {
 }
 
 TEST_F(HeldSendersTest, APeerElsewhereHasNoGate) {
-  qp_.links().peer = PeerPlace::kElsewhere;
+  SetPeer(PeerPlace::kElsewhere);
   cross_worker_.gates()->Close(Qpn(7));
   EXPECT_FALSE(held_.MustHold(qp_));
 }

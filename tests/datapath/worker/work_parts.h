@@ -59,7 +59,7 @@ class WorkPartsTest : public PartsTest {
     for (const auto state :
          {transport::QpState::kInit, transport::QpState::kRtr, transport::QpState::kRts}) {
       endpoint.qp->core().Modify(state, Wanted());
-      endpoint.qp->PublishState(state);
+      endpoint.qp->reports().PublishState(state);
     }
     return endpoint;
   }

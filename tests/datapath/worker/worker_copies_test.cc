@@ -192,7 +192,7 @@ class WorkerHeldTest : public WorkerParkedTest {
   }
   uint64_t Dropped() { return bed_.devices[1]->Sum(&DeviceCounters::rx_parked_full); }
   /// As if its helper never came back.
-  static void HangUp(Endpoint& endpoint) { endpoint.qp->links().wait = WaitKind::kGather; }
+  static void HangUp(Endpoint& endpoint) { endpoint.qp->set_wait(WaitKind::kGather); }
 
   std::vector<std::pair<Endpoint*, Endpoint*>> pairs_;
 };

@@ -56,7 +56,7 @@ TEST_F(WorkerHostileTest, ImpossibleSendIndexPutsTheQueuePairInError) {
   ASSERT_TRUE(record);
   EXPECT_EQ(record->event_type, 1u) << "IBV_EVENT_QP_FATAL";
   EXPECT_EQ(record->element, 3u);
-  EXPECT_EQ(a_.qp->async_records(), 1u);
+  EXPECT_EQ(a_.qp->reports().async_records(), 1u);
   ExpectOthersUndisturbed();
 }
 

@@ -202,7 +202,7 @@ TEST_P(ForgedPacketsTest, WhatIsNotNextInOrderChangesNothingButWhatIsKept) {
   EXPECT_GE(forged_, kWindow);
   EXPECT_EQ(target_, std::vector<uint8_t>(target_.size()));
   EXPECT_EQ(b_.qp->state(), transport::QpState::kRts);
-  EXPECT_EQ(b_.qp->async_records(), 0u);
+  EXPECT_EQ(b_.qp->reports().async_records(), 0u);
   EXPECT_EQ(b_.qp->kept().any(), GetParam());
   EXPECT_LE(b_.qp->counters().kept_out_of_order, GetParam() ? kWindow : 0);
   if (GetParam()) return;

@@ -217,10 +217,10 @@ TEST_F(WorkerTurnsTest, AFullEventSocketIsTriedAgain) {
   a->page->sq_produced.value = 1000;
   EXPECT_FALSE(rings::Ring(bed_.doorbells[0], a->slot));
   bed_.Settle();
-  EXPECT_EQ(a->qp->async_records(), 0u);
+  EXPECT_EQ(a->qp->reports().async_records(), 0u);
   a->events->Drain();
   bed_.Turn(Nanos(2'000'000));
-  EXPECT_EQ(a->qp->async_records(), 1u);
+  EXPECT_EQ(a->qp->reports().async_records(), 1u);
 }
 
 }  // namespace

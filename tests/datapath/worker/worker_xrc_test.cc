@@ -237,8 +237,8 @@ TEST_F(WorkerXrcTest, AnImpossibleIndexPutsWhoNamesTheQueueInError) {
 TEST_F(WorkerXrcTest, AllWhoHaveItOpenAreToldOfEvents) {
   const std::array<RecordStream, 2> streams;
   EventRecords first({streams[0].writer()}, 11), second({streams[1].writer()}, 12);
-  target_.qp->AddListener(&first);
-  target_.qp->AddListener(&second);
+  target_.qp->reports().AddListener(&first);
+  target_.qp->reports().AddListener(&second);
   initiator_.PostSend({.opcode = kWrite,
                        .list = {Testbed::Sge(from_, 0, 8)},
                        .remote_addr = to_a_.iova,
@@ -254,8 +254,8 @@ TEST_F(WorkerXrcTest, AllWhoHaveItOpenAreToldOfEvents) {
     EXPECT_EQ(std::ranges::count(events, kQpAccessErr), 1);
   }
   EXPECT_GT(first.written(), 0u);
-  target_.qp->RemoveListener(&first);
-  target_.qp->RemoveListener(&second);
+  target_.qp->reports().RemoveListener(&first);
+  target_.qp->reports().RemoveListener(&second);
 }
 
 /// Memory that only the helper of the queue's program reaches.

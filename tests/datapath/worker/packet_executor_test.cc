@@ -93,7 +93,7 @@ TEST_F(ResumptionTest, TheEndOfACopyAnswersThePacketAndFreesItsFrame) {
   const uint32_t free_before = rte_mempool_avail_count(TestPool());
   EXPECT_FALSE(resumption_.FinishCopies()) << "nothing is copied";
   Receive(WriteFrame(0));
-  ASSERT_EQ(qp_.links().wait, WaitKind::kEffect);
+  ASSERT_EQ(qp_.wait(), WaitKind::kEffect);
   AwaitCopy();
   EXPECT_FALSE(qp_.is_waiting());
   EXPECT_TRUE(IsWritten(0));
@@ -107,7 +107,7 @@ TEST_F(ResumptionTest, PacketsThatWaitedAreExecutedInOrderOneCopyAtATime) {
   for (uint32_t i = 0; i < 3; ++i) Receive(WriteFrame(i));
   EXPECT_EQ(qp_.waiting().packets, 2u);
   for (uint32_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(qp_.links().wait, WaitKind::kEffect);
+    EXPECT_EQ(qp_.wait(), WaitKind::kEffect);
     AwaitCopy();
     EXPECT_TRUE(IsWritten(i));
     EXPECT_EQ(qp_.waiting().packets, i == 0 ? 1u : 0u);
@@ -120,7 +120,7 @@ TEST_F(ResumptionTest, PacketsThatWaitedAreExecutedInOrderOneCopyAtATime) {
 TEST_F(ResumptionTest, AQueuePairSendsAPacketBeforeThoseThatWaitAreReplayed) {
   for (uint32_t i = 0; i < 2; ++i) Receive(WriteFrame(i));
   AwaitCopy();
-  EXPECT_EQ(qp_.links().wait, WaitKind::kEffect) << "for the copy of the second packet";
+  EXPECT_EQ(qp_.wait(), WaitKind::kEffect) << "for the copy of the second packet";
   EXPECT_EQ(qp_.traffic().sent_packets, 1u);
   AwaitCopy();
   EXPECT_FALSE(qp_.is_waiting());
@@ -141,7 +141,7 @@ TEST_F(ResumptionTest, AChangeOfStateThatWaitedForTheCopyIsMade) {
 }
 
 TEST_F(ResumptionTest, AHeldQueuePairGoesOnWhenItsProgramMayHaveCopiesAgain) {
-  ProgramFrames& frames = qp_.links().session->frames;
+  ProgramFrames& frames = qp_.program().frames;
   WaitingFrames::Take(frames, kWaiting.of_program);
   held_.Add(qp_);
   EXPECT_FALSE(resumption_.ReleaseHeld());

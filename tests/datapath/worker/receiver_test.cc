@@ -22,7 +22,7 @@ class AdmissionTest : public PartsTest {
     path_.source = Testbed::AddressOf(device_);
     path_.destination = path_.source;
     path_.destination.bytes[15] ^= 1;
-    qp_.set_path(path_);
+    qp_.set_path(path_, PeerPlace::kElsewhere);
     headers_ = {.source_mac = {2, 0, 0, 0, 0, 2},
                 .destination_mac = device_.mac,
                 .source = path_.destination,
