@@ -47,7 +47,7 @@ void AddRing(CompletionQueue& cq, const uroce_cq_ring& ring) {
   if (!cq.rings.Has(ring.worker)) cq.rings.Install(ring.worker, LayoutOf(*cq.connection, ring));
 }
 
-// The daemon moves waiting completions while nobody polls: pollers wait for its answer. A queue
+// The daemon moves waiting completions while no thread polls: pollers wait for its answer. A queue
 // pair that is made meanwhile could bring a ring of the old size, so none is made.
 int ResizeCq(CompletionQueue& cq, int cqe) {
   DaemonConnection& connection = *cq.connection;

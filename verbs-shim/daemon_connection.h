@@ -95,7 +95,7 @@ class DaemonConnection {
   QueuePairTable& queue_pairs() { return queue_pairs_; }
   EventTable& events() { return events_; }
   /// Held while a queue pair is made or destroyed: the daemon may reuse its handle at once, and
-  /// until the lock is free nobody may take one queue pair for the other.
+  /// until the lock is free no thread may take one queue pair for the other.
   pthread_mutex_t& queue_pair_mutex() { return queue_pair_mutex_; }
   /// The ids of rdma_cm for which the program has set a uid.
   CmIds& cm_ids() { return cm_ids_; }

@@ -244,8 +244,8 @@ void Acknowledge(pthread_mutex_t& mutex, pthread_cond_t& condition, uint32_t& co
   pthread_cond_broadcast(&condition);
 }
 
-/// The context of the event's object; null for events of a port or a device, which nobody waits
-/// for.
+/// The context of the event's object; null for events of a port or a device: no thread waits for
+/// their acknowledgement.
 ibv_context* ContextOf(const ibv_async_event& event) {
   EventKind kind;
   if (!KindOfEvent(event.event_type, &kind)) return nullptr;

@@ -33,7 +33,7 @@ QueuePair* FindQueuePair(CompletionQueue& cq, uint32_t handle) {
   QueuePair* last = cq.last_queue_pair;
   if (last != nullptr && last->verbs.qp_base.handle == handle) return last;
   QueuePair* found = cq.connection->queue_pairs().Find(handle);
-  // When a queue pair that completes elsewhere ends, nobody removes its completions from this CQ.
+  // When a queue pair that completes elsewhere ends, its completions stay in this CQ.
   if (found != nullptr && found->verbs.qp_base.send_cq != VerbsOf(&cq) &&
       found->verbs.qp_base.recv_cq != VerbsOf(&cq)) {
     return nullptr;

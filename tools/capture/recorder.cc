@@ -101,8 +101,8 @@ namespace {
 constexpr size_t kWriteBytes = 64 << 10;
 constexpr uint64_t kHeldBytes = 1 << 20;  // Of the ring: at most so much is kept.
 constexpr int kEndMs = 2000;              // A healthy daemon answers at once.
-// The daemon wakes nobody for a capture, so the tool looks at the rings at this interval. 64 MiB
-// hold 5 ms at 100 Gb/s.
+// The daemon does not wake the tool for a capture, so the tool looks at the rings at this interval.
+// 64 MiB hold 5 ms at 100 Gb/s.
 constexpr int kPollIntervalMs = 5;
 constexpr uint64_t kProgressIntervalNs = 1'000'000'000;
 

@@ -27,13 +27,13 @@ absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path);
 
 /// The process at the other end; 0 if it is in a namespace that this one does not see.
 pid_t PeerPid(int socket);
-/// Whether a process has got SIGSTOP, or a debugger holds it: then it answers nobody.
+/// Whether a process has got SIGSTOP, or a debugger holds it: then it answers no request.
 bool IsStopped(pid_t pid);
 
 /// Asks for one of the daemon's state dumps and returns its JSON text.
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what);
 
-/// Dumps of one daemon, one after the other, on one connection. So whoever watches a daemon learns
+/// Dumps of one daemon, one after the other, on one connection. A tool that watches a daemon learns
 /// of its end, at once and even if another one serves the socket since.
 class DumpClient {
  public:

@@ -135,7 +135,7 @@ std::string Quoted(const std::string& word) {
   return is_plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
 }
 
-/// Starts it anew with the flags that it has, and with more.
+/// Starts it again with the flags that it has, and with more.
 std::string StartCommand(const DaemonFacts& facts, const std::string& uroced,
                          const char* more = "") {
   std::string flags;

@@ -74,7 +74,7 @@ struct WorkerShare {
 struct ContentionFacts {
   pid_t daemon = 0;
   uint32_t processors = 0;
-  std::vector<WorkerShare> workers;  ///< None: nobody answers, or the daemon does not tell.
+  std::vector<WorkerShare> workers;  ///< None: no daemon answers, or it does not tell.
 };
 
 /// Asks the daemon, whose process is `daemon`.

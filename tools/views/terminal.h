@@ -41,7 +41,7 @@ class Screen {
 
   /// Shows the lines of `text` that fit.
   void Show(const std::string& text);
-  /// Waits for a key. Returns false when it is q: whoever looks has seen enough.
+  /// Waits for a key. Returns false when it is q.
   bool Await(double seconds);
 
  private:

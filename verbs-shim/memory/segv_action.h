@@ -18,7 +18,7 @@ namespace uroce::memory {
 struct FaultState {
   uint32_t action_lock;  // of the program's action
   uint32_t sequence;     // odd: a window is open; grows with each change; a futex
-  uint32_t unused_word;  // nobody ever waits for it
+  uint32_t unused_word;  // no thread ever waits on it
   uint32_t reserved;
   AddressRange pages;  // of the window
 };

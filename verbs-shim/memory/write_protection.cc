@@ -82,7 +82,7 @@ bool IsWriteFault(const siginfo_t& info, const ucontext_t& context) {
   return info.si_code == SEGV_ACCERR && WasWriting(context.uc_mcontext);
 }
 
-/// Tries by an atomic or of 0, which changes nothing. The word that it wakes nobody on is ours.
+/// Tries by an atomic or of 0, which changes nothing. The word is ours, and no thread waits on it.
 bool IsWritable(FaultState& state, uint64_t address) {
   constexpr uint32_t kOrNothing = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, 0);
   return SystemCall(SYS_futex, &state.unused_word, FUTEX_WAKE_OP_PRIVATE, 0, 0,
