@@ -2,6 +2,16 @@
 #include "nic/net/host/address_claim.h"
 
 namespace uroce::nic {
+namespace {
+
+// The length of the common prefix of two addresses, in bits.
+int CommonBits(const Gid& a, const Gid& b) {
+  int bits = 0;
+  while (bits < 128 && ((a.bytes[bits / 8] ^ b.bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0) ++bits;
+  return bits;
+}
+
+}  // namespace
 
 void AddressClaim::OnLinkDown() {
   if (state_ == State::kTentative) state_ = State::kUsable;
@@ -48,6 +58,17 @@ AddressClaim::Step AddressClaim::Probe(Nanos now) {
   state_ = State::kUsable;
   deadline_ = now + kAnnounceInterval;
   return Step::kUse;
+}
+
+std::optional<Gid> SourceFor(const AddressClaims& claims, uint16_t vlan_id, const Gid& peer) {
+  std::optional<Gid> best;
+  for (const AddressClaim& claim : claims) {
+    const InterfaceAddress& address = claim.address();
+    if (claim.state() != AddressClaim::State::kUsable || address.vlan_id != vlan_id) continue;
+    if (address.gid.is_ipv4() != peer.is_ipv4()) continue;
+    if (!best || CommonBits(address.gid, peer) > CommonBits(*best, peer)) best = address.gid;
+  }
+  return best;
 }
 
 }  // namespace uroce::nic

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "nic/net/address.h"
 #include "pipeline/base/types.h"
@@ -61,5 +63,11 @@ class AddressClaim {
   Nanos deadline_ = kNever;
   Nanos defended_at_{INT64_MIN / 2};
 };
+
+/// The claims of a host.
+using AddressClaims = std::vector<AddressClaim>;
+
+/// The usable address on a VLAN with the longest common prefix with `peer`, of the same family.
+std::optional<Gid> SourceFor(const AddressClaims& claims, uint16_t vlan_id, const Gid& peer);
 
 }  // namespace uroce::nic

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "nic/net/host/frame.h"
-#include "nic/net/host/group_messages.h"
+#include "nic/net/host/group_membership.h"
 
 namespace uroce::nic {
 namespace {
 
 constexpr uint8_t kHopLimit = 64;
+constexpr uint8_t kLinkLocalBits = 64;
+constexpr size_t kEchoHeaderBytes = 8;
 
 Frame WithType(Bytes message, uint8_t type) {
   Frame reply(message.begin(), message.end());
@@ -19,33 +21,12 @@ Frame WithType(Bytes message, uint8_t type) {
   return reply;
 }
 
-constexpr uint8_t kLinkLocalBits = 64;
-
-// The length of the common prefix of two addresses, in bits.
-int CommonBits(const Gid& a, const Gid& b) {
-  int bits = 0;
-  while (bits < 128 && ((a.bytes[bits / 8] ^ b.bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0) ++bits;
-  return bits;
-}
-
-constexpr size_t kEchoHeaderBytes = 8;
-// The answers of many hosts to one query are spread in time (RFC 3810, 6.2); this host sends one
-// answer to all queries within this delay.
-constexpr Nanos kReportDelay{100'000'000};
-// How long an older router is remembered (RFC 3376, 8.12, with the usual intervals).
-constexpr Nanos kOldRouterTime{260'000'000'000};
-
 FrameResult CheckIcmpv6(const IpView& ip) {
   if (ip.protocol != kIpProtocolIcmpv6) return FrameResult::kNotForUs;
   if (ip.payload.size() < sizeof(IcmpLayout)) return FrameResult::kTruncated;
   const bool right = Icmpv6Checksum(ip.source, ip.destination, ip.payload) == 0;
   return right ? FrameResult::kTaken : FrameResult::kBadChecksum;
 }
-
-// A report may be lost, so it is repeated (RFC 3376, 8.11; RFC 3810, 9.11).
-constexpr Nanos kRepeatDelay{1'000'000'000};
-// This number fits into a frame of either family.
-constexpr size_t kMaxRecords = 64;
 
 }  // namespace
 
@@ -73,7 +54,8 @@ Frame MakeEchoReply(const EthernetView& ethernet, const IpView& request, const M
 
 // ---- addresses, deadlines, and the frames that the host sends by itself ----
 
-Host::Host(const HostConfig& config) : mac_(config.mac), routes_(config.routes) {
+Host::Host(const HostConfig& config)
+    : mac_(config.mac), routes_(config.routes), groups_(mac_, claims_, frames_) {
   const InterfaceAddress link_local{DefaultGid(mac_), kLinkLocalBits, 0};
   own_.push_back(link_local);
   for (const InterfaceAddress& address : config.addresses) {
@@ -83,7 +65,6 @@ Host::Host(const HostConfig& config) : mac_(config.mac), routes_(config.routes) 
 }
 
 void Host::OnLink(bool up, Nanos now) {
-  link_up_ = up;
   for (AddressClaim& claim : claims_) {
     if (up) {
       claim.OnLinkUp(now);
@@ -91,22 +72,21 @@ void Host::OnLink(bool up, Nanos now) {
       claim.OnLinkDown();
     }
   }
-  if (!up) return;
-  neighbours_.OnLinkUp(now);
+  if (up) neighbours_.OnLinkUp(now);
   // Before the probes: a snooping switch must let their answers through.
-  ReportMemberships(now);
-  OnDeadline(now);
+  groups_.OnLink(up, now);
+  if (up) OnDeadline(now);
 }
 
 void Host::OnDeadline(Nanos now) {
   for (AddressClaim& claim : claims_) RunClaim(claim, now);
   neighbours_.OnDeadline(now);
-  if (now >= report_at_) ReportMemberships(now);
+  groups_.OnDeadline(now);
   DrainNeighbours();
 }
 
 Nanos Host::NextDeadline() const {
-  Nanos deadline = std::min(neighbours_.NextDeadline(), report_at_);
+  Nanos deadline = std::min(neighbours_.NextDeadline(), groups_.NextDeadline());
   for (const AddressClaim& claim : claims_) deadline = std::min(deadline, claim.NextDeadline());
   return deadline;
 }
@@ -229,7 +209,7 @@ void Host::Announce(const InterfaceAddress& address) {
 
 void Host::Ask(const NeighbourCache::Question& question) {
   const auto& [target, vlan_id] = question.hop;
-  const std::optional<Gid> source = SourceFor(vlan_id, target);
+  const std::optional<Gid> source = SourceFor(claims_, vlan_id, target);
   if (!source) return;  // No address is usable yet: the next question may find one.
   if (target.is_ipv4()) {
     const ArpPacket request{.is_request = true,
@@ -243,17 +223,6 @@ void Host::Ask(const NeighbourCache::Question& question) {
   const Gid destination = question.mac ? target : SolicitedNodeGroup(target);
   const Mac to = question.mac.value_or(MulticastMac(destination));
   frames_.push_back(MakeSolicitation({*source, destination, target, mac_}, {mac_, to, vlan_id}));
-}
-
-std::optional<Gid> Host::SourceFor(uint16_t vlan_id, const Gid& peer) const {
-  std::optional<Gid> best;
-  for (const AddressClaim& claim : claims_) {
-    const InterfaceAddress& address = claim.address();
-    if (claim.state() != AddressClaim::State::kUsable || address.vlan_id != vlan_id) continue;
-    if (address.gid.is_ipv4() != peer.is_ipv4()) continue;
-    if (!best || CommonBits(address.gid, peer) > CommonBits(*best, peer)) best = address.gid;
-  }
-  return best;
 }
 
 void Host::DrainNeighbours() {
@@ -330,7 +299,7 @@ FrameResult Host::OnIpv4(const EthernetView& ethernet, Nanos now) {
   IpView ip;
   const FrameResult result = ParseIpv4(ethernet.payload, ip);
   if (result != FrameResult::kTaken) return result;
-  if (ip.protocol == kIpProtocolIgmp) return OnIgmp(ip, now);
+  if (ip.protocol == kIpProtocolIgmp) return groups_.OnIgmp(ip, now);
   // Packets with options are rare, and none of them needs an answer from the host.
   if (ip.has_options) return FrameResult::kBadHeader;
   if (ip.protocol != kIpProtocolIcmp) return FrameResult::kNotForUs;
@@ -339,15 +308,6 @@ FrameResult Host::OnIpv4(const EthernetView& ethernet, Nanos now) {
   if (InternetChecksum(ip.payload) != 0) return FrameResult::kBadChecksum;
   if (ip.payload[0] != kIcmpEchoRequest) return FrameResult::kNotForUs;
   return OnEcho(ethernet, ip);
-}
-
-FrameResult Host::OnIgmp(const IpView& ip, Nanos now) {
-  bool is_old = false;
-  const FrameResult result = CheckIgmpQuery(ip, is_old);
-  if (result != FrameResult::kTaken) return result;
-  if (is_old) old_igmp_until_ = now + kOldRouterTime;
-  report_at_ = std::min(report_at_, now + kReportDelay);
-  return result;
 }
 
 FrameResult Host::OnIpv6(const EthernetView& ethernet, Nanos now) {
@@ -364,9 +324,7 @@ FrameResult Host::OnIpv6(const EthernetView& ethernet, Nanos now) {
       if (!IsUsable(ethernet.vlan_id, ip.destination)) return FrameResult::kNotForUs;
       return OnEcho(ethernet, ip);
     case kIcmpv6ListenerQuery:
-      result = CheckListenerQuery(ip);
-      if (result == FrameResult::kTaken) report_at_ = std::min(report_at_, now + kReportDelay);
-      return result;
+      return groups_.OnListenerQuery(ip, now);
     default:  // Includes router advertisements and redirects.
       return FrameResult::kNotForUs;
   }
@@ -429,92 +387,6 @@ FrameResult Host::OnAdvertisement(const EthernetView& ethernet, const IpView& ip
                       .overrides = advertisement.overrides},
                      now);
   return FrameResult::kTaken;
-}
-
-// ---- multicast groups ----
-
-void Host::Join(const Gid& group, Nanos now) {
-  if (!groups_.insert(group).second || !link_up_) return;
-  ForgetOldRouter(now);
-  for (const uint16_t vlan_id : Vlans()) Report(vlan_id, {group}, Membership::kJoined);
-  report_at_ = std::min(report_at_, now + kRepeatDelay);
-}
-
-void Host::Leave(const Gid& group) {
-  if (groups_.erase(group) == 0 || !link_up_) return;
-  for (const uint16_t vlan_id : Vlans()) Report(vlan_id, {group}, Membership::kLeft);
-}
-
-std::set<uint16_t> Host::Vlans() const {
-  std::set<uint16_t> vlans;
-  for (const InterfaceAddress& address : own_) vlans.insert(address.vlan_id);
-  return vlans;
-}
-
-bool Host::HasAddress(uint16_t vlan_id, bool is_ipv4) const {
-  return std::ranges::any_of(own_, [&](const InterfaceAddress& address) {
-    return address.vlan_id == vlan_id && address.gid.is_ipv4() == is_ipv4;
-  });
-}
-
-void Host::ReportMemberships(Nanos now) {
-  report_at_ = kNever;
-  ForgetOldRouter(now);
-  for (const uint16_t vlan_id : Vlans()) ReportMemberships(vlan_id);
-}
-
-void Host::ForgetOldRouter(Nanos now) {
-  if (now >= old_igmp_until_) old_igmp_until_ = Nanos(0);
-}
-
-void Host::ReportMemberships(uint16_t vlan_id) {
-  std::set<Gid> groups = groups_;
-  for (const InterfaceAddress& address : own_) {
-    if (address.gid.is_ipv4() || address.vlan_id != vlan_id) continue;
-    groups.insert(SolicitedNodeGroup(address.gid));
-  }
-  std::vector<Gid> some;
-  for (const bool is_ipv4 : {true, false}) {
-    for (const Gid& group : groups) {
-      if (group.is_ipv4() == is_ipv4) some.push_back(group);
-      if (some.size() < kMaxRecords) continue;
-      Report(vlan_id, some, Membership::kJoined);
-      some.clear();
-    }
-    Report(vlan_id, some, Membership::kJoined);
-    some.clear();
-  }
-}
-
-void Host::Report(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership) {
-  if (groups.empty() || !HasAddress(vlan_id, groups.front().is_ipv4())) return;
-  if (groups.front().is_ipv4()) {
-    ReportIpv4(vlan_id, groups, membership);
-  } else {
-    ReportIpv6(vlan_id, groups, membership);
-  }
-}
-
-void Host::ReportIpv4(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership) {
-  const Gid source = SourceFor(vlan_id, groups.front()).value_or(Ipv4Gid(0));
-  const Link link{mac_, {}, vlan_id};
-  if (old_igmp_until_ == Nanos(0)) {
-    frames_.push_back(MakeIgmpReport(source, groups, membership, link));
-    return;
-  }
-  for (const Gid& group : groups) {
-    frames_.push_back(MakeIgmpReport2(source, group, membership, link));
-  }
-}
-
-void Host::ReportIpv6(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership) {
-  Gid source;  // :: until there is a link-local address (RFC 3590, 4).
-  for (const AddressClaim& claim : claims_) {
-    const InterfaceAddress& address = claim.address();
-    const bool usable = claim.state() == AddressClaim::State::kUsable;
-    if (usable && address.vlan_id == vlan_id && IsLinkLocal(address.gid)) source = address.gid;
-  }
-  frames_.push_back(MakeListenerReport(source, groups, membership, {mac_, {}, vlan_id}));
 }
 
 }  // namespace uroce::nic

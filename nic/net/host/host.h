@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "nic/net/address.h"
 #include "nic/net/host/address_claim.h"
 #include "nic/net/host/frame.h"
-#include "nic/net/host/group_messages.h"
+#include "nic/net/host/group_membership.h"
 #include "nic/net/host/neighbour_cache.h"
 #include "nic/net/host/neighbour_messages.h"
 #include "nic/net/route.h"
@@ -56,6 +55,8 @@ class Host {
   /// The host has the addresses of `config` and the link-local address of its MAC (which is GID 0).
   /// No address is in use before the first OnLink.
   explicit Host(const HostConfig& config);
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
 
   // ---- events in ----
   void OnLink(bool up, Nanos now);
@@ -65,8 +66,8 @@ class Host {
 
   // ---- multicast groups, beside those of neighbour discovery ----
   /// Joins on every VLAN with an address of the group's family.
-  void Join(const Gid& group, Nanos now);
-  void Leave(const Gid& group);
+  void Join(const Gid& group, Nanos now) { groups_.Join(group, now); }
+  void Leave(const Gid& group) { groups_.Leave(group); }
 
   // ---- outputs ----
   std::optional<Frame> PollFrame();
@@ -90,7 +91,6 @@ class Host {
   FrameResult Dispatch(Bytes frame, Nanos now);
   FrameResult OnArp(const EthernetView& ethernet, Nanos now);
   FrameResult OnIpv4(const EthernetView& ethernet, Nanos now);
-  FrameResult OnIgmp(const IpView& ip, Nanos now);
   FrameResult OnIpv6(const EthernetView& ethernet, Nanos now);
   FrameResult OnSolicitation(const EthernetView& ethernet, const IpView& ip, Nanos now);
   FrameResult OnAdvertisement(const EthernetView& ethernet, const IpView& ip, Nanos now);
@@ -105,28 +105,15 @@ class Host {
   void AnswerArp(const ArpPacket& request, uint16_t vlan_id);
   void AnswerSolicitation(const NeighbourSolicitation& solicitation, const EthernetView& ethernet);
   void Ask(const NeighbourCache::Question& question);
-  /// The usable address on a VLAN with the longest common prefix with `peer`, of the same family.
-  std::optional<Gid> SourceFor(uint16_t vlan_id, const Gid& peer) const;
-  std::set<uint16_t> Vlans() const;
-  bool HasAddress(uint16_t vlan_id, bool is_ipv4) const;
-  void ReportMemberships(Nanos now);
-  void ReportMemberships(uint16_t vlan_id);
-  void ForgetOldRouter(Nanos now);
-  void Report(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership);
-  void ReportIpv4(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership);
-  void ReportIpv6(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership);
   void DrainNeighbours();
 
   const Mac mac_;
   const std::vector<nic::Route> routes_;
-  std::vector<AddressClaim> claims_;   ///< The first is the link-local one of the MAC.
+  AddressClaims claims_;               ///< The first is the link-local one of the MAC.
   std::vector<InterfaceAddress> own_;  ///< The addresses of `claims_`.
   NeighbourCache neighbours_;
-  bool link_up_ = false;
-  std::set<Gid> groups_;  ///< Joined by Join.
-  Nanos report_at_ = kNever;
-  Nanos old_igmp_until_{0};  ///< Until then an older router gets reports of version 2.
   std::deque<Frame> frames_;
+  GroupMembership groups_;
   std::deque<HostEvent> events_;
   std::array<uint64_t, kFrameResultCount> frame_counts_{};
 };

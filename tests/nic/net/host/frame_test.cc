@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "nic/net/host/group_messages.h"
+#include "nic/net/host/group_membership.h"
 #include "nic/net/host/neighbour_messages.h"
 #include "tests/nic/net/host/host_fixture.h"
 

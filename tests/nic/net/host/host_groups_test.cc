@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nic/net/host/frame.h"
-#include "nic/net/host/group_messages.h"
+#include "nic/net/host/group_membership.h"
 #include "tests/nic/net/host/host_fixture.h"
 
 namespace uroce::nic {
