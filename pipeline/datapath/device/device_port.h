@@ -142,7 +142,7 @@ class DevicePort {
     return pending_count_ <= kBurst && own_count_ <= kOwnRing - 2 * kBurst;
   }
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
-  /// `note` is what captures say of it. The frame says whom it is for (frame_destination.h).
+  /// `note` is what captures say of it. The frame says whom it is for (frame_marks.h).
   void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
   /// Takes a copy of a frame that goes out, for members of its group on this device. The frame
   /// names a queue pair of this worker.
