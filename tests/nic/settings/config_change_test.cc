@@ -66,8 +66,8 @@ TEST(ConfigChangeTest, LimitsTheLogAndNicsMayChange) {
 TEST(ConfigChangeTest, FaultsMayChange) {
   const Config next =
       Read("fault = [\"a:drop=0.5\", \"p0:rule=drop,nth=3\"]\n" + std::string(kNow));
-  EXPECT_EQ(FindNic(next, "a")->fault, "drop=0.5");
-  EXPECT_EQ(FindNic(next, "p0")->fault, "rule=drop,nth=3");
+  EXPECT_EQ(FindNic(next, "a")->fault.text, "drop=0.5");
+  EXPECT_EQ(FindNic(next, "p0")->fault.text, "rule=drop,nth=3");
   EXPECT_TRUE(CheckChange(Read(kNow), next).ok());
   EXPECT_EQ(ChangedKeys(Read(kNow), next), (std::vector<std::string>{"p0.fault", "a.fault"}));
 }
