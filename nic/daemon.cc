@@ -20,10 +20,12 @@
 #include "absl/strings/str_cat.h"
 #include "nic/control/reconfiguration.h"
 #include "nic/control/server.h"
+#include "nic/devices/nic_device.h"
 #include "nic/metrics/metrics_server.h"
 #include "nic/objects/nic.h"
 #include "nic/ports.h"
 #include "nic/privileges.h"
+#include "nic/settings/config.h"
 #include "nic/settings/setting.h"
 #include "pipeline/os/fd.h"
 

@@ -19,6 +19,8 @@
 #include "drivers/memif/memif_port.h"
 #include "drivers/switch/switch_port.h"
 #include "nic/base/cpus.h"
+#include "nic/devices/nic_device.h"
+#include "nic/settings/config.h"
 #include "pipeline/os/credentials.h"
 
 namespace uroce::nic {
@@ -358,9 +360,8 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   result.network = network;
   for (uint32_t index = 0; index < config.devices.size(); ++index) {
     auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *seats);
-    for (const absl::Status& status :
-         {device->OpenException(), device->CheckVlans(), device->CheckHost()}) {
-      if (!status.ok()) return Complain(config.devices[index], status);
+    if (absl::Status status = device->ConnectToKernel(); !status.ok()) {
+      return Complain(config.devices[index], status);
     }
     if (absl::Status status = device->OpenAddressTap(); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--wire-interfaces: ", status.message()));
@@ -378,8 +379,7 @@ absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> OpenAdded(
   std::vector<std::unique_ptr<NicDevice>> devices;
   for (size_t i = 0; i < configs.size(); ++i) {
     auto device = MakeDevice(configs[i], indices[i], std::move((*ports)[i]), resources.seats);
-    for (const absl::Status& status :
-         {device->CheckVlans(), device->CheckHost(), device->OpenAddressTap()}) {
+    for (const absl::Status& status : {device->ConnectToKernel(), device->OpenAddressTap()}) {
       if (!status.ok()) return ComplainOfAdded(configs[i], status);
     }
     devices.push_back(std::move(device));

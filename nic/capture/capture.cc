@@ -9,6 +9,10 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "nic/devices/nic_device.h"
+#include "nic/objects/nic.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packet histories of queue pairs as pcapng files; one is written for each queue pair that enters
-// the error state by itself.
 #include "nic/capture/packet_histories.h"
 
 #include <fcntl.h>
@@ -17,6 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nic/capture/capture.h"
+#include "nic/devices/nic_device.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/worker_inboxes.h"
+#include "nic/settings/config.h"
 #include "pipeline/capture/note.h"
 #include "pipeline/capture/pcapng_writer.h"
 

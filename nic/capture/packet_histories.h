@@ -15,8 +15,6 @@
 
 namespace uroce::nic {
 
-// Writes a packet history as a pcapng file, with a comment that says why the queue pair failed.
-
 /// Says why a queue pair failed: "qp 0x000123 failed: RETRY_EXC_ERR at psn 1040", or "... refused
 /// psn 1042, NAK remote access error".
 std::string FailureComment(const datapath::FailedQueuePair& failed);
@@ -30,9 +28,8 @@ std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
 /// A name like "uroce0-qp0x000123-20240131T235959.123456789Z.pcapng"; the time is in UTC.
 std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time);
 
-// Writes a packet history file for each queue pair that enters the error state by itself.
-
-/// Control thread; background tasks write the files, one at a time. The newest --flight-files files
+/// Writes a packet history file for each queue pair that enters the error state by itself. Control
+/// thread; background tasks write the files, one at a time. The newest --flight-files files
 /// of this daemon are kept. Without --flight-recorder the recorder does nothing.
 class HistoryRecorder {
  public:

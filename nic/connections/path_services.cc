@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "nic/devices/nic_device.h"
+#include "nic/net/followed_paths.h"
 #include "nic/objects/nic.h"
 #include "nic/paths/host_stack.h"
+#include "nic/settings/config.h"
 #include "pipeline/base/counters.h"
 #include "pipeline/datapath/frames/frame_link.h"
 #include "pipeline/datapath/worker/worker.h"
@@ -102,7 +105,7 @@ PathServices::PathServices(EventLoop& loop, Nic& nic)
 
 void PathServices::OpenGsi(NicDevice& device) {
   std::unique_ptr<LinkChannel>& channel = gsi_channels_[&device];
-  channel = std::make_unique<LinkChannel>(loop_, device.gsi_link(),
+  channel = std::make_unique<LinkChannel>(loop_, *device.datapath().gsi_link,
                                           nic_.workers().OwnerOf(wire::kGsiQpn), kGsiPace);
   gsi_.AddPort({&device, channel.get()});
 }
@@ -115,15 +118,15 @@ void PathServices::StartHosts(std::function<void(NicDevice&)> on_addresses) {
 void PathServices::StartHost(NicDevice& device) {
   if (!device.is_host()) return;
   std::unique_ptr<LinkChannel>& channel = host_channels_[&device];
-  channel = std::make_unique<LinkChannel>(loop_, *device.host_link(), nic_.HostWorkerOf(device),
-                                          kHostPace);
+  channel = std::make_unique<LinkChannel>(loop_, *device.datapath().host_link,
+                                          nic_.HostWorkerOf(device), kHostPace);
   const HostConfig config{device.mac(), device.config().addresses, device.routes()};
   neighbours_.StartHost(device, *channel, config,
                         [this, &device](std::vector<InterfaceAddress> usable) {
                           device.SetUsableAddresses(std::move(usable));
                           on_addresses_(device);
                         });
-  device.OnGroups([this, &device](const Gid& group, bool joined) {
+  device.groups().Listen([this, &device](const Gid& group, bool joined) {
     neighbours_.SetGroup(device, group, joined);
   });
 }

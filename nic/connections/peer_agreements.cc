@@ -7,9 +7,13 @@
 #include <utility>
 
 #include "nic/base/allocators.h"
+#include "nic/devices/nic_device.h"
 #include "nic/net/address.h"
+#include "nic/net/followed_paths.h"
 #include "nic/objects/nic.h"
+#include "nic/settings/config.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 namespace {

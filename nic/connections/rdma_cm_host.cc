@@ -11,8 +11,14 @@
 #include <utility>
 
 #include "nic/base/allocators.h"
+#include "nic/devices/device_info.h"
+#include "nic/devices/nic_device.h"
+#include "nic/devices/verbs_attributes.h"
 #include "nic/net/address.h"
+#include "nic/net/followed_paths.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/resources.h"
+#include "nic/settings/config.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
@@ -125,9 +131,9 @@ RdmaCmHost::LookupId RdmaCmHost::FindNeighbour(const rdma_cm::Attachment& source
 rdma_cm::DeviceFacts RdmaCmHost::Facts(uint32_t device) {
   const NicDevice* const its = nic_.DeviceAt(device);
   if (its == nullptr) return {};
-  const uroce_device_info info = its->DeviceInfo(nic_.config().limits);
+  const uroce_device_info info = DeviceInfo(*its, nic_.config().limits);
   return {.node_guid = be64toh(info.node_guid),
-          .active_mtu = static_cast<uint8_t>(its->PortAttributes().active_mtu),
+          .active_mtu = static_cast<uint8_t>(PortAttributes(its->info()).active_mtu),
           .ack_delay = static_cast<uint8_t>(info.local_ca_ack_delay)};
 }
 
@@ -142,13 +148,13 @@ std::optional<uint8_t> RdmaCmHost::GidIndex(const rdma_cm::Attachment& source) {
 cm::Result RdmaCmHost::Join(const rdma_cm::Attachment& source, const Gid& group) {
   NicDevice* const device = nic_.DeviceAt(source.device);
   if (device == nullptr) return cm::Result::kNoDevice;
-  const absl::Status status = device->JoinGroup(group);
+  const absl::Status status = device->groups().Join(group);
   if (status.ok()) return cm::Result::kOk;
   return absl::IsResourceExhausted(status) ? cm::Result::kNoRoom : cm::Result::kInvalid;
 }
 
 void RdmaCmHost::Leave(const rdma_cm::Attachment& source, const Gid& group) {
-  if (NicDevice* const device = nic_.DeviceAt(source.device)) device->LeaveGroup(group);
+  if (NicDevice* const device = nic_.DeviceAt(source.device)) device->groups().Leave(group);
 }
 
 CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
@@ -159,7 +165,7 @@ CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdm
           service, owner, std::move(has_queue_pair),
           [&nic](uint32_t device) {
             const NicDevice* const its = nic.DeviceAt(device);
-            return its == nullptr ? 0 : its->DeviceInfo(nic.config().limits).node_guid;
+            return its == nullptr ? 0 : its->node_guid();
           },
           [this](ucma::FileId file) { Signal(static_cast<uint32_t>(file)); }) {}
 

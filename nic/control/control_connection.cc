@@ -24,8 +24,11 @@
 #include "nic/control/monitor.h"
 #include "nic/control/program_commands.h"
 #include "nic/control/reconfiguration.h"
+#include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 namespace {

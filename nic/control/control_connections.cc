@@ -10,7 +10,10 @@
 
 #include "nic/base/reply.h"
 #include "nic/control/control_connection.h"
+#include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/resources.h"
+#include "nic/settings/config.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/os/unix_socket.h"
 

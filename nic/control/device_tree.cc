@@ -18,8 +18,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/devices/device_files.h"
+#include "nic/devices/device_info.h"
 #include "nic/devices/nic_device.h"
+#include "nic/devices/verbs_attributes.h"
 #include "nic/objects/nic.h"
+#include "nic/settings/config.h"
 #include "nic/settings/congestion_settings.h"
 #include "pipeline/os/shared_memory.h"
 
@@ -139,8 +142,8 @@ std::string InterfaceName(uint32_t index) {
 
 DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
   DescribedDevice described;
-  described.device = device.DeviceInfo(nic.config().limits);
-  described.port = device.PortAttributes();
+  described.device = DeviceInfo(device, nic.config().limits);
+  described.port = PortAttributes(device.info());
   described.gids = GidEntries(device);
   for (const uroce_gid_entry& entry : described.gids) {
     described.gid_interfaces.push_back(InterfaceName(entry.ifindex));

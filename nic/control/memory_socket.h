@@ -11,7 +11,7 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/user_limits.h"
 #include "nic/objects/program.h"
-#include "nic/objects/xrc_domain.h"
+#include "nic/objects/xrc.h"
 #include "pipeline/os/credentials.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/side_thread.h"

@@ -13,10 +13,15 @@
 #include "nic/control/control_context.h"
 #include "nic/control/memory_socket.h"
 #include "nic/control/monitor.h"
+#include "nic/devices/device_info.h"
+#include "nic/devices/nic_device.h"
+#include "nic/net/address.h"
+#include "nic/net/followed_paths.h"
 #include "nic/objects/completion_queues.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 #include "nic/paths/neighbours.h"
+#include "nic/settings/config.h"
 
 namespace uroce::nic {
 namespace {
@@ -53,7 +58,7 @@ ProgramCommands::~ProgramCommands() = default;
 
 absl::Status ProgramCommands::ListDevices(Reply& reply) {
   for (const auto& device : context_.nic.devices()) {
-    reply.Add(device->DeviceInfo(context_.nic.config().limits));
+    reply.Add(DeviceInfo(*device, context_.nic.config().limits));
   }
   return absl::OkStatus();
 }

@@ -20,11 +20,13 @@
 #include "drivers/switch/switch_port.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
+#include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/config.h"
 #include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
 #include "nic/settings/port_settings.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
@@ -115,9 +117,8 @@ void Reconfiguration::SetDevice(NicDevice& device, const DeviceConfig& next) {
   nic_.workers().RunTogether([&] {
     if (has_rate) device.SetRate(next.rate_bps);
     if (has_congestion) device.SetCongestion(next.congestion);
-    if (has_fault) device.fault_port()->Set(next.fault);
+    if (has_fault) device.SetFaults(next.fault);
   });
-  if (has_fault) device.ShowFault(next.fault);
   refresh_(device);
 }
 
@@ -144,6 +145,14 @@ std::optional<uint32_t> PlaceOf(const Nic& nic, const NicDevice& device) {
   return device.at_switch() ? nic.network()->HostOf(device.index()) : std::nullopt;
 }
 
+absl::Status NoPlace(const std::string& name, const Nic& nic) {
+  const size_t held = nic.held_devices();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("port add: name=", name, ": ", nic.devices().size() + held, " of ",
+                   UROCE_MAX_DEVICES, " places of NICs are taken, ", held,
+                   " of them by removed NICs that programs still have open"));
+}
+
 }  // namespace
 
 absl::Status PortChanges::Add(const std::string& key, const std::string& text) {
@@ -152,13 +161,9 @@ absl::Status PortChanges::Add(const std::string& key, const std::string& text) {
   absl::StatusOr<PortAddition> parsed = ParsePortAddition(key, text, Present(nic_));
   if (!parsed.ok()) return parsed.status();
   const auto addition = std::make_shared<const PortAddition>(*std::move(parsed));
-  const auto indices = nic_.NextDeviceIndices(addition->nics.size());
-  if (!indices.ok()) {
-    return absl::Status(indices.status().code(),
-                        absl::StrCat("port add: name=", addition->nics.front().name, ": ",
-                                     indices.status().message()));
-  }
-  auto opened = opener_(addition->nics, *indices);
+  const std::vector<uint32_t> indices = nic_.NextDeviceIndices(addition->nics.size());
+  if (indices.size() < addition->nics.size()) return NoPlace(addition->nics.front().name, nic_);
+  auto opened = opener_(addition->nics, indices);
   if (!opened.ok()) return opened.status();
   for (std::unique_ptr<NicDevice>& device : *opened) {
     device->SetAddition(addition);
@@ -334,8 +339,7 @@ absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::st
 }
 
 void NetworkChanges::SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults) {
-  context_.nic.workers().RunTogether([&] { device.fault_port()->Set(faults); });
-  device.ShowFault(faults);
+  context_.nic.workers().RunTogether([&] { device.SetFaults(faults); });
   context_.refresh(device);  // It may have a link or none now.
 }
 

@@ -23,6 +23,8 @@
 #include "nic/net/address.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
+#include "nic/objects/worker_inboxes.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
@@ -33,8 +35,7 @@ constexpr size_t kMostNamed = 3;
 std::set<AddressSigns::Place> PlacesOf(const NicDevice& device) {
   std::set<AddressSigns::Place> places;
   for (const InterfaceAddress& address : device.gids().addresses()) {
-    const int ifindex =
-        device.is_host() ? device.info().ifindex : device.InterfaceOf(address.vlan_id);
+    const int ifindex = device.AddressInterfaceOf(address.vlan_id);
     if (ifindex != 0) places.emplace(ifindex, address.gid);
   }
   return places;
@@ -199,11 +200,11 @@ void Server::MaintainPort(NicDevice& device) {
   device.port().Maintain(
       [this](absl::FunctionRef<void()> work) { nic_.workers().RunTogether(work); });
   // Netlink reports changes of kernel interfaces at less cost. A TAP does not know the port's link.
-  if (device.info().interface.empty() || device.tap() >= 0) Refresh(device);
+  if (device.info().interface.empty() || device.kernel().has_exception_tap()) Refresh(device);
 }
 
 void Server::Refresh(NicDevice& device) {
-  const NicDevice::Change change = nic_.Refresh(device);
+  const DeviceChange change = nic_.Refresh(device);
   tree_.Publish(nic_, device);
   const drivers::PortInfo& info = device.info();
   Monitor& monitor = connections_->monitor();

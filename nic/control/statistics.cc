@@ -20,6 +20,7 @@
 #include "nic/base/cpus.h"
 #include "nic/control/device_tree.h"
 #include "nic/devices/device_files.h"
+#include "nic/devices/nic_device.h"
 #include "nic/dumps/stat_dump.h"
 #include "nic/objects/nic.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contents of the files, counters included, that the kernel has for an RDMA device in
-// /sys/class/infiniband. Pure.
 #include "nic/devices/device_files.h"
 
 #include <algorithm>

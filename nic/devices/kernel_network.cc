@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "nic/net/kernel_resources.h"
+#include "pipeline/port/port.h"
+
 namespace uroce::nic {
 
 void KernelNetwork::Refresh(int ifindex, const Mac& mac, Vlans vlans) {
@@ -72,6 +76,54 @@ void KernelNetwork::RefreshAddresses() {
   }
   std::stable_partition(addresses_.begin(), addresses_.end(),
                         [](const InterfaceAddress& address) { return address.vlan_id == 0; });
+}
+
+absl::Status KernelNetwork::OpenExceptionTap(const std::string& name,
+                                             const drivers::PortInfo& port) {
+  absl::StatusOr<Fd> tap = OpenTap(name, port.mac, port.mtu_bytes);
+  if (!tap.ok()) return tap.status();
+  exception_tap_ = *std::move(tap);
+  ShowCarrier(port.link_up);
+  return absl::OkStatus();
+}
+
+absl::Status KernelNetwork::OpenAddressTap(const std::string& name, const drivers::PortInfo& port,
+                                           const std::vector<InterfaceAddress>& addresses) {
+  absl::StatusOr<Fd> tap = nic::OpenAddressTap(name, port.mac, port.mtu_bytes, addresses);
+  if (!tap.ok()) return tap.status();
+  address_tap_ = *std::move(tap);
+  return absl::OkStatus();
+}
+
+void KernelNetwork::ShowCarrier(bool has_carrier) {
+  if (exception_tap_) SetTapCarrier(exception_tap_, has_carrier);
+}
+
+absl::Status CheckVlans(const KernelNetwork& kernel, const drivers::PortInfo& port,
+                        const std::vector<InterfaceAddress>& addresses) {
+  if (port.interface.empty()) return absl::OkStatus();
+  for (const InterfaceAddress& address : addresses) {
+    if (kernel.InterfaceOf(address.vlan_id) != 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ip \"", FormatInterfaceAddress(address), "\": ", port.interface,
+                     " has no such VLAN; add it by: ip link add link ", port.interface, " name ",
+                     port.interface, ".", address.vlan_id, " type vlan id ", address.vlan_id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNoAddresses(const drivers::PortInfo& port) {
+  if (port.interface.empty()) return absl::OkStatus();
+  KernelNetwork kernel;
+  kernel.Refresh(port.ifindex, port.mac);
+  for (const InterfaceAddress& address : kernel.addresses()) {
+    if (IsLinkLocal(address.gid)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "host=uroce: the kernel has the address ", FormatInterfaceAddress(address), " on ",
+        port.interface, " and would answer too; take it away by: ip addr flush dev ",
+        port.interface, " scope global"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace uroce::nic

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What verbs says of a port (path MTU, speed, rates), and the sizes of queues: what a program asks
-// for, what it gets, and the layout in the arena. Pure.
 #include "nic/devices/verbs_attributes.h"
 
 #include <infiniband/verbs.h>

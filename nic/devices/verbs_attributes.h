@@ -14,7 +14,7 @@
 
 namespace uroce::nic {
 
-// The attributes of an Ethernet port for ibv_query_port. Pure.
+// ---- of an Ethernet port, for ibv_query_port ----
 
 /// The largest path MTU, as enum ibv_mtu, whose packets with 96 bytes of headers fit into
 /// `mtu_bytes`; 0 if none does (docs/protocol/wire-format.md, section 1.2).
@@ -36,8 +36,7 @@ LinkSpeed LinkSpeedOf(uint64_t speed_bps);
 
 uroce_port_info PortAttributes(const drivers::PortInfo& info);
 
-// Sizes of queues: turns what a program asks for into what it gets and the layout in the arena.
-// Pure.
+// ---- sizes of queues ----
 
 /// The most entries of a queue under `limit`: depths are powers of two, so it is rounded up.
 constexpr uint32_t MostEntries(uint32_t limit) { return std::bit_ceil(limit); }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that hold, in the form of uroced.toml, and the switches of the daemon with their
-// ports, as JSON.
 #include "nic/dumps/config_dump.h"
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "drivers/switch/switch_port.h"
+#include "nic/devices/nic_device.h"
 #include "nic/net/address.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/config.h"
@@ -20,6 +19,7 @@
 #include "nic/settings/daemon_settings.h"
 #include "nic/settings/nic_settings.h"
 #include "nic/settings/port_settings.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 namespace {
@@ -168,7 +168,6 @@ Json ConfigJson(const Nic& nic) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using fabric::Fabric;
 using fabric::Link;
 

@@ -7,17 +7,11 @@
 
 namespace uroce::nic {
 
-// The settings that hold, as JSON in the form of uroced.toml.
-
 class Nic;
 
 /// Top-level settings, "fault", "limits", then "port", "wire" and "switch" with their fields. What
 /// commands have changed of a NIC is in it: on a wire or at a switch as keys "NAME.KEY".
 nlohmann::ordered_json ConfigJson(const Nic& nic);
-
-// The switches of the daemon and their ports, as JSON.
-
-class Nic;
 
 /// {"switches": [...], "ports": [...]}; empty without switches.
 nlohmann::ordered_json SwitchesJson(Nic& nic);

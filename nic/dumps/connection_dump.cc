@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection manager, librdmacm's ids, and what the daemon knows of the NICs at the other ends,
-// as JSON.
 #include "nic/dumps/connection_dump.h"
 
 #include <map>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"
+#include "nic/devices/nic_device.h"
 #include "nic/dumps/object_dumps.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
@@ -147,8 +146,6 @@ Json ManagerJson(const RdmaCmHost& host) {
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* StateName(peers::State state) {
   static constexpr const char* kNames[] = {"unknown", "answers", "refuses", "silent"};

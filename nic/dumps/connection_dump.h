@@ -3,23 +3,19 @@
 // as JSON.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "nic/dumps/dump_stream.h"
+
 namespace uroce::nic {
 
-// The state and counters of the connection manager, as JSON.
-
-class RdmaCmHost;
-
-/// Messages received and sent by kind, and the reasons why messages had no effect.
+/// Lists librdmacm ids: their programs, their destinations and their states.
+std::unique_ptr<DumpSource> MakeConnectionsDump(const DumpContext& context, const Client& asker);
+/// Messages of the connection manager received and sent by kind, and the reasons why messages had
+/// no effect.
 nlohmann::ordered_json ManagerJson(const RdmaCmHost& host);
-
-// What the daemon knows of the NICs that queue pairs are connected to, as JSON.
-
-class Nic;
-class PeerAgreements;
-class Client;
 
 /// Each path that reliable connections of the given clients use, and what is agreed on there.
 nlohmann::ordered_json PeersJson(const Nic& nic, const std::vector<const Client*>& clients);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/capture/capture.h"
 #include "nic/capture/packet_histories.h"
+#include "nic/devices/nic_device.h"
 #include "nic/devices/verbs_attributes.h"
 #include "nic/dumps/config_dump.h"
 #include "nic/dumps/connection_dump.h"
@@ -19,15 +20,34 @@
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
+#include "nic/settings/config.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 namespace {
 
+/// Maps numbers of uroce_dump_what to the dumps that list objects. Each dump shows what `asker` may
+/// see; `asker` outlives the dump.
+struct ObjectDump {
+  uint32_t what;
+  std::unique_ptr<DumpSource> (*make)(const DumpContext& context, const Client& asker);
+};
+constexpr ObjectDump kObjectDumps[] = {
+    {UROCE_DUMP_QP, MakeQueuePairsDump},
+    {UROCE_DUMP_MR, MakeMemoryDump},
+    {UROCE_DUMP_CM, MakeConnectionsDump},
+    {UROCE_DUMP_SRQ, MakeSharedReceiveQueuesDump},
+    {UROCE_DUMP_CC, MakeFlowsDump},
+    {UROCE_DUMP_CQ, MakeCompletionQueuesDump},
+    {UROCE_DUMP_PD, MakeProtectionDomainsDump},
+    {UROCE_DUMP_CTX, MakeContextsDump},
+};
+
 using Json = nlohmann::ordered_json;
 
 Json DeviceJson(const NicDevice& device) {
-  const uroce_port_info port = device.PortAttributes();
+  const uroce_port_info port = PortAttributes(device.info());
   const drivers::PortInfo& info = device.info();
   Json json;
   json["name"] = device.name();
@@ -46,7 +66,8 @@ Json DeviceJson(const NicDevice& device) {
     json["addresses"].push_back(FormatInterfaceAddress(address));
   }
   json["groups"] = Json::array();
-  for (const auto& [group, joins] : device.groups()) json["groups"].push_back(FormatAddress(group));
+  for (const auto& [group, joins] : device.groups().joined())
+    json["groups"].push_back(FormatAddress(group));
   json["routes"] = Json::array();
   for (const Route& route : device.config().routes) json["routes"].push_back(FormatRoute(route));
   json["gids"] = Json::array();

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumps as their texts are made and sent: in pieces, as the client that asked for the dump reads;
-// lists of the objects in tables of programs.
 #include "nic/dumps/dump_stream.h"
 
 #include <sys/epoll.h>

@@ -18,8 +18,6 @@
 
 namespace uroce {
 
-// The parts of the daemon that dumps read.
-
 class EventLoop;
 class UserTurns;
 
@@ -33,7 +31,7 @@ class Nic;
 class PeerAgreements;
 class RdmaCmHost;
 
-/// All references outlive every dump.
+/// The parts of the daemon that dumps read. All references outlive every dump.
 struct DumpContext {
   EventLoop& loop;
   Nic& nic;
@@ -44,8 +42,6 @@ struct DumpContext {
   /// Returns all clients in the order of their ids.
   std::function<std::vector<const Client*>()> clients;
 };
-
-// Sends a dump to the client that asked for it, in pieces, as the client reads.
 
 /// Produces the text of a dump. Control thread. Objects may come and go between two calls.
 class DumpSource {
@@ -126,8 +122,7 @@ class DumpStream {
   bool is_last_ = false;
 };
 
-// A dump of the objects in tables of programs.
-
+/// A dump of the objects in tables of programs.
 /// JSON: {"name":[item,item]}, for the programs that the asker may see. Iterates over one or
 /// several tables of each program. Programs and objects may come and go between two pieces.
 class TablesSource : public ListSource {

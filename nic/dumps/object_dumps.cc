@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dumps that list objects of programs. Those of queue pairs and connections are defined in
-// files of their own.
 #include "nic/dumps/object_dumps.h"
 
 #include <infiniband/verbs.h>
@@ -13,15 +11,18 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "nic/devices/nic_device.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
-#include "nic/objects/xrc_domain.h"
+#include "nic/objects/xrc.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 
-// Dumps completion queues as JSON.
+// ---- completion queues ----
 
 namespace {
 
@@ -115,11 +116,9 @@ std::unique_ptr<DumpSource> MakeCompletionQueuesDump(const DumpContext& context,
   return std::make_unique<CompletionQueuesSource>(context, asker);
 }
 
-// Dumps shared receive queues as JSON.
+// ---- shared receive queues ----
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json QueueJson(Nic& nic, const Client& client, const SharedReceiveObject& srq) {
   const datapath::SharedReceiveQueueConfig& config = srq.queue.config();
@@ -170,12 +169,12 @@ std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const DumpContext& conte
   return std::make_unique<SharedReceiveQueuesSource>(context, asker);
 }
 
-// Dumps contexts, and protection domains, as JSON. The name of a context is left out: who knows it
+// ---- contexts and protection domains ----
+
+// The name of a context is left out: who knows it
 // may import the context.
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json OwnerJson(const Client& client, const Context& context) {
   return {{"device", context.device->name()},
@@ -241,11 +240,9 @@ std::unique_ptr<DumpSource> MakeContextsDump(const DumpContext& context, const C
   return std::make_unique<ContextsSource>(context, asker);
 }
 
-// Dumps registered memory as JSON.
+// ---- memory ----
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string Hex(uint64_t value) { return absl::StrCat("0x", absl::Hex(value)); }
 

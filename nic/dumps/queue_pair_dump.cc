@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of queue pairs and their congestion control as their workers see it, also as JSON.
 #include "nic/dumps/queue_pair_dump.h"
 
 #include <infiniband/verbs.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "nic/capture/packet_histories.h"
+#include "nic/devices/nic_device.h"
 #include "nic/devices/verbs_attributes.h"
 #include "nic/dumps/object_dumps.h"
 #include "nic/net/address.h"
@@ -18,8 +18,10 @@
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 #include "nic/objects/queue_pair_object.h"
-#include "nic/objects/xrc_domain.h"
+#include "nic/objects/xrc.h"
+#include "nic/settings/config.h"
 #include "nic/settings/congestion_settings.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 namespace {
@@ -241,8 +243,6 @@ std::unique_ptr<DumpSource> MakeQueuePairsDump(const DumpContext& context, const
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double Micros(Nanos time) { return static_cast<double>(time.count()) / 1000; }
 uint64_t WholeBps(double bps) { return static_cast<uint64_t>(std::llrint(bps)); }

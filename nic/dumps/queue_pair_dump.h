@@ -16,8 +16,6 @@
 
 namespace uroce::nic {
 
-// The state of queue pairs as their workers see it, also as JSON.
-
 class Nic;
 struct QueuePairObject;
 
@@ -89,11 +87,11 @@ class QueuePairWalk {
   std::set<uint32_t> seen_targets_;  ///< Several programs may have opened the same target.
 };
 
-// The settings of congestion control as JSON; that of queue pairs is an object dump.
-
-class Nic;
-
-/// {"settings": [...]}: profile and parameters of each device.
+/// Lists queue pairs as their workers have them.
+std::unique_ptr<DumpSource> MakeQueuePairsDump(const DumpContext& context, const Client& asker);
+/// Lists the congestion control of queue pairs: rates, windows, round trips, CNPs.
+std::unique_ptr<DumpSource> MakeFlowsDump(const DumpContext& context, const Client& asker);
+/// {"settings": [...]}: profile and parameters of congestion control of each device.
 nlohmann::ordered_json CongestionSettingsJson(const Nic& nic);
 
 }  // namespace uroce::nic

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// All counters of devices, workers and programs: as a snapshot, and as JSON.
 #include "nic/dumps/stat_dump.h"
 
 #include <atomic>
@@ -11,24 +10,20 @@
 #include "drivers/fault/fault_port.h"
 #include "nic/base/cpus.h"
 #include "nic/capture/packet_histories.h"
+#include "nic/devices/nic_device.h"
 #include "nic/dumps/config_dump.h"
 #include "nic/dumps/connection_dump.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
 #include "nic/objects/queue_pair_object.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/frames/frame_link.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
-
-std::vector<NamedCount> HeldCounts(const Nic& nic) {
-  std::vector<NamedCount> counts;
-  for (const Numbers::Held& held : nic.numbers().held()) counts.push_back({held.name, held.count});
-  counts.push_back({"frames", nic.workers().frames_in_use()});
-  return counts;
-}
-
 namespace {
 
-using Json = nlohmann::ordered_json;
 using datapath::DeviceCounters;
 
 struct WorkerRow {
@@ -65,26 +60,8 @@ WorkerSnapshot SnapshotOf(const Nic& nic, uint32_t index) {
   return worker;
 }
 
-Json WorkerJson(const WorkerSnapshot& worker) {
-  return {{"worker", worker.index},
-          {"queue_pairs", worker.queue_pairs},
-          {"port_rcv_packets", worker.received_packets},
-          {"port_rcv_bytes", worker.received_bytes},
-          {"port_xmit_packets", worker.sent_packets},
-          {"port_xmit_bytes", worker.sent_bytes},
-          {"rx_cross_worker_full", worker.cross_worker_full},
-          {"handed_over", worker.handed_over},
-          {"taken_over", worker.taken_over},
-          {"turns", worker.turns},
-          {"busy_ms", worker.busy_ms},
-          {"cpu_ms", worker.cpu_ms},
-          {"cpu_wait_ms", worker.cpu_wait_ms},
-          {"involuntary_switches", worker.involuntary_switches},
-          {"histograms", {{"turn_ns", HistogramJson(TurnHistogram::kShape, worker.turn_ns)}}}};
-}
-
-}  // namespace
-
+/// Of each worker: its queue pairs, the packets of all devices that it received and sent, those
+/// that it handed over, took over or dropped, the time that it was busy, and how it shared its CPU.
 std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic) {
   std::vector<WorkerSnapshot> workers;
   for (uint32_t index = 0; index < nic.workers().count(); ++index) {
@@ -93,15 +70,14 @@ std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic) {
   return workers;
 }
 
-Json WorkersJson(const std::vector<WorkerSnapshot>& workers) {
-  Json list = Json::array();
-  for (const WorkerSnapshot& worker : workers) list.push_back(WorkerJson(worker));
-  return list;
+/// The numbers of queue pairs and keys that are in use, and the frames that are on their way or
+/// kept by the workers. Each worker keeps up to a burst of frames.
+std::vector<NamedCount> HeldCounts(const Nic& nic) {
+  std::vector<NamedCount> counts;
+  for (const Numbers::Held& held : nic.numbers().held()) counts.push_back({held.name, held.count});
+  counts.push_back({"frames", nic.workers().frames_in_use()});
+  return counts;
 }
-
-namespace {
-
-using datapath::DeviceCounters;
 
 constexpr uint32_t kSumsPerPiece = 128;  // Their worker waits some ten us.
 
@@ -247,7 +223,7 @@ std::vector<NamedCount> StatWalk::CountersOf(const NicDevice& device) const {
   AddPortCounters(device, counts);
   const datapath::HostLink* const host = device.datapath().host_link;
   if (host != nullptr) AddLinkCounters(kHostNames, *host, counts);
-  AddLinkCounters(kGsiNames, device.gsi_link(), counts);
+  AddLinkCounters(kGsiNames, *device.datapath().gsi_link, counts);
   for (const CounterRow& row : kCounters) counts.push_back({row.name, sums.counters.*row.value});
   counts.push_back({"queue_pairs", sums.queue_pairs});
   return counts;
@@ -285,9 +261,42 @@ std::vector<ProgramSnapshot> StatWalk::Programs() const {
   return list;
 }
 
+// ---- JSON ----
+
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// {"bounds": [...], "counts": [...], "sum": n}: `counts` has one more, of values above all bounds.
+Json HistogramJson(const HistogramShape& shape, const HistogramSums& sums) {
+  Json bounds = Json::array();
+  for (uint32_t i = 0; i < HistogramShape::kBounds; ++i) bounds.push_back(shape.BoundOf(i));
+  return {{"bounds", bounds}, {"counts", sums.counts}, {"sum", sums.sum}};
+}
+
+Json WorkerJson(const WorkerSnapshot& worker) {
+  return {{"worker", worker.index},
+          {"queue_pairs", worker.queue_pairs},
+          {"port_rcv_packets", worker.received_packets},
+          {"port_rcv_bytes", worker.received_bytes},
+          {"port_xmit_packets", worker.sent_packets},
+          {"port_xmit_bytes", worker.sent_bytes},
+          {"rx_cross_worker_full", worker.cross_worker_full},
+          {"handed_over", worker.handed_over},
+          {"taken_over", worker.taken_over},
+          {"turns", worker.turns},
+          {"busy_ms", worker.busy_ms},
+          {"cpu_ms", worker.cpu_ms},
+          {"cpu_wait_ms", worker.cpu_wait_ms},
+          {"involuntary_switches", worker.involuntary_switches},
+          {"histograms", {{"turn_ns", HistogramJson(TurnHistogram::kShape, worker.turn_ns)}}}};
+}
+
+Json WorkersJson(const std::vector<WorkerSnapshot>& workers) {
+  Json list = Json::array();
+  for (const WorkerSnapshot& worker : workers) list.push_back(WorkerJson(worker));
+  return list;
+}
 
 Json CountsJson(const std::vector<NamedCount>& counts) {
   Json json;

@@ -5,52 +5,20 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "nic/dumps/dump_stream.h"
 #include "nic/dumps/queue_pair_dump.h"
 #include "nic/metrics/open_metrics.h"
-#include "pipeline/base/counters.h"
 #include "pipeline/datapath/queue/queue_pair_config.h"
 
 namespace uroce::nic {
 
-// Histograms as JSON.
-
-/// {"bounds": [...], "counts": [...], "sum": n}: `counts` has one more, of values above all bounds.
-inline nlohmann::ordered_json HistogramJson(const HistogramShape& shape,
-                                            const HistogramSums& sums) {
-  nlohmann::ordered_json bounds = nlohmann::ordered_json::array();
-  for (uint32_t i = 0; i < HistogramShape::kBounds; ++i) bounds.push_back(shape.BoundOf(i));
-  return {{"bounds", bounds}, {"counts", sums.counts}, {"sum", sums.sum}};
-}
-
-// Numbers and frames that the daemon has given out and must get back.
-
-class Nic;
-
-/// The numbers of queue pairs and keys that are in use, and the frames that are on their way or
-/// kept by the workers. Each worker keeps up to a burst of frames.
-std::vector<NamedCount> HeldCounts(const Nic& nic);
-
-// The activity of each worker.
-
-class Nic;
-
-/// Its queue pairs, the packets of all devices that it received and sent, those that it handed
-/// over, took over or dropped, the time that it was busy, and how it shared its CPU.
-std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic);
-/// One object per worker.
-nlohmann::ordered_json WorkersJson(const std::vector<WorkerSnapshot>& workers);
-
-// Takes a snapshot of all counters.
-
 class NicDevice;
 
-/// Adds up the counters of live connections, some at a time. Control thread.
+/// Takes a snapshot of all counters: adds up those of live connections, some at a time. Control
+/// thread.
 class StatWalk {
  public:
   /// `asker` may be anybody: the sums are of all programs.
@@ -83,9 +51,7 @@ class StatWalk {
   std::map<uint32_t, Use> programs_;  ///< By the id of the client.
 };
 
-// The counters of all devices, as JSON.
-
-/// UROCE_DUMP_STAT.
+/// UROCE_DUMP_STAT: the counters as JSON.
 class StatSource : public DumpSource {
  public:
   StatSource(const DumpContext& context, const Client& asker)

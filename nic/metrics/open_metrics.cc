@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon counts, at one moment, for those that ask often; and its text in the format of
-// OpenMetrics 1.0. Pure.
 #include "nic/metrics/open_metrics.h"
 
 #include <algorithm>

@@ -11,8 +11,6 @@
 
 namespace uroce::nic {
 
-// What the daemon counts, at one moment, for those that ask often.
-
 struct NamedCount {
   const char* name;  ///< Of a table in the sources.
   uint64_t value;
@@ -62,8 +60,6 @@ struct Snapshot {
   std::vector<NamedCount> held;  ///< What all programs hold: frames, queue pairs, keys.
   std::vector<ProgramSnapshot> programs;
 };
-
-// The daemon's counters in the text format of OpenMetrics 1.0. Pure.
 
 inline constexpr char kOpenMetricsType[] =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";

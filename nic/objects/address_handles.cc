@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address handles of a program, and the paths of packets that address vectors name.
 #include "nic/objects/address_handles.h"
 
 #include <infiniband/verbs.h>
@@ -10,8 +9,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/devices/nic_device.h"
 #include "nic/devices/verbs_attributes.h"
 #include "nic/net/address.h"
+#include "nic/net/followed_paths.h"
+#include "nic/objects/nic.h"
+#include "nic/settings/config.h"
+#include "nic/settings/congestion_settings.h"
 #include "pipeline/wire/encode.h"
 
 namespace uroce::nic {
@@ -64,7 +68,7 @@ datapath::Path MakePath(const PathKey& key, const Mac& destination, const uroce_
 }
 
 AddressHandles::AddressHandles(ProgramCore& core, const Contexts& contexts)
-    : core_(core), contexts_(contexts), ahs_(Kind::kAh, core.limits(), core.user()) {}
+    : core_(core), contexts_(contexts), ahs_(core.LimitsOf(Kind::kAh)) {}
 
 absl::StatusOr<AddressPlan> AddressHandles::Plan(const uroce_create_ah& request) const {
   const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.pd);
@@ -86,7 +90,7 @@ absl::StatusOr<uint32_t> AddressHandles::Create(const AddressPlan& plan, const M
   path.udp_source_port = path.flow_label == 0 ? wire::kPortOfEachDatagram
                                               : wire::UdpSourcePort(path.flow_label, Qpn(), Qpn());
   path.static_rate_bps = StaticRateBps(plan.request.attr.static_rate);
-  path.ecn_capable = (*pd)->context->device->IsEcnCapable(path.traffic_class);
+  path.ecn_capable = IsEcnCapable((*pd)->context->device->config(), path.traffic_class);
   core_.session().MakeAddressTable(core_.limits().kinds.of(Kind::kAh).of_program);
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = *pd,

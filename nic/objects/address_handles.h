@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "nic/devices/nic_device.h"
 #include "nic/net/followed_paths.h"
 #include "nic/objects/contexts.h"
 #include "nic/objects/program_core.h"
@@ -16,8 +15,6 @@
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
-
-// Turns address vectors of programs into the paths of packets.
 
 /// The path from an address of the device to a destination. Error messages begin with `what`.
 /// Errors: InvalidArgument: the source index is empty, there is no destination, or the two are of
@@ -28,8 +25,6 @@ absl::StatusOr<PathKey> PathKeyOf(absl::string_view what, const NicDevice& devic
 /// The path with the next hop's MAC `destination`; the other fields come from `attr`. The caller
 /// adds the queue pair and the UDP source port.
 datapath::Path MakePath(const PathKey& key, const Mac& destination, const uroce_ah_attr& attr);
-
-// Address handles of a program.
 
 struct AddressHandle {
   ProtectionDomain* pd = nullptr;
@@ -43,7 +38,7 @@ struct AddressPlan {
   PathKey path;
 };
 
-/// Control thread.
+/// The address handles of one program. Control thread.
 class AddressHandles : public ProgramPart {
  public:
   AddressHandles(ProgramCore& core, const Contexts& contexts);

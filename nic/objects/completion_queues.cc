@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion channels and completion queues of a program. A queue has a ring on every worker that
-// has queue pairs using it; the ring is made with the first of these queue pairs.
 #include "nic/objects/completion_queues.h"
 
 #include <algorithm>
@@ -9,6 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "nic/devices/verbs_attributes.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/resources.h"
+#include "nic/objects/worker_inboxes.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
@@ -70,7 +73,7 @@ CompletionQueues::CompletionQueues(ProgramCore& core, const Contexts& contexts)
     : core_(core),
       contexts_(contexts),
       channels_("channel", core.limits().channels, &core.user().sockets),
-      cqs_(Kind::kCq, core.limits(), core.user()) {}
+      cqs_(core.LimitsOf(Kind::kCq)) {}
 
 absl::StatusOr<uint32_t> CompletionQueues::CreateChannel(uint32_t context_handle, Fd& records) {
   absl::StatusOr<Context*> context = contexts_.Find(context_handle);

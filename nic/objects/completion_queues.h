@@ -18,9 +18,8 @@
 
 namespace uroce::nic {
 
-// Moves CQEs from the old rings of a resized completion queue to the new ones.
-
-/// The program waits for the end, and the workers write behind these CQEs, so they may be moved
+/// Moves CQEs from the old rings of a resized completion queue to the new ones. The program waits
+/// for the end, and the workers write behind these CQEs, so they may be moved
 /// some at a time. Control thread.
 class CqeMoves {
  public:
@@ -38,9 +37,6 @@ class CqeMoves {
   };
   std::vector<Ring> rings_;  ///< The unfinished rings; taken from the back.
 };
-
-// Completion channels and completion queues of a program. A queue has a ring on every worker that
-// has queue pairs using it; the ring is made with the first of these queue pairs.
 
 struct Channel {
   Context* context = nullptr;
@@ -67,7 +63,7 @@ struct ResizedQueue {
   CqeMoves moves;
 };
 
-/// Control thread.
+/// The completion channels and queues of one program. Control thread.
 class CompletionQueues : public ProgramPart {
  public:
   CompletionQueues(ProgramCore& core, const Contexts& contexts);

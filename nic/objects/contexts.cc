@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts and protection domains of a program.
 #include "nic/objects/contexts.h"
 
 #include <sys/random.h>
@@ -9,7 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/devices/device_info.h"
 #include "nic/devices/nic_device.h"
+#include "nic/devices/verbs_attributes.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "nic/objects/resources.h"
+#include "nic/settings/config.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/os/unix_socket.h"
 
@@ -127,7 +132,7 @@ std::optional<uint32_t> Contexts::Named(const uroce_context_name& name) const {
 absl::StatusOr<uroce_port_info> Contexts::QueryPort(uint32_t handle) const {
   const absl::StatusOr<Context*> context = Find(handle);
   if (!context.ok()) return context.status();
-  return (*context)->device->PortAttributes();
+  return PortAttributes((*context)->device->info());
 }
 
 absl::StatusOr<std::vector<uroce_gid_entry>> Contexts::QueryGids(uint32_t handle) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts and protection domains of a program.
+// Contexts and protection domains of a program, to which its objects of all other kinds belong.
+// Each object counts the objects that use it; a program cannot destroy one that is in use.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +11,47 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "nic/objects/objects.h"
+#include "nic/objects/numbers.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
+#include "pipeline/datapath/queue/notification.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
-// The refusal to destroy what other objects use.
+class NicDevice;
 
-/// `kind` as programs know it: "cq", "pd".
+/// The refusal to destroy what other objects use. `kind` as programs know it: "cq", "pd".
 inline absl::Status StillInUse(const char* kind, uint32_t users) {
   return absl::FailedPreconditionError(absl::StrCat(kind, ": ", users, " objects still use it"));
 }
 
-// Contexts and protection domains of a program.
+/// An object of another program, which may no longer exist.
+struct ForeignObject {
+  uint32_t program = 0;  ///< Id of the program; ids are not reused.
+  uint32_t handle = 0;
+};
 
-/// Control thread.
+struct Context {
+  std::shared_ptr<NicDevice> device;  ///< May have been removed.
+  Fd events;                          ///< The socket for its asynchronous events.
+  datapath::EventRecords port_events;
+  uint32_t users = 0;
+  uroce_context_name name{};            ///< A program that knows the name may import the context.
+  std::optional<ForeignObject> origin;  ///< Of an imported context.
+  uint32_t handle = 0;
+};
+
+struct ProtectionDomain {
+  Context* context = nullptr;
+  std::shared_ptr<Domain> domain;
+  Domain::Use share;  ///< Set for a domain that another program made.
+  uint32_t users = 0;
+  uint32_t number() const { return domain->number(); }
+};
+
+/// The contexts and protection domains of one program. Control thread.
 class Contexts : public ProgramPart {
  public:
   explicit Contexts(ProgramCore& core);

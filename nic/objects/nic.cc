@@ -8,13 +8,28 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/functional/function_ref.h"
+#include "nic/devices/device_table.h"
+#include "nic/devices/exception_path.h"
+#include "nic/devices/nic_device.h"
+#include "nic/net/followed_paths.h"
 #include "nic/objects/address_handles.h"
+#include "nic/objects/numbers.h"
 #include "nic/objects/program.h"
+#include "nic/objects/resources.h"
+#include "nic/objects/worker_inboxes.h"
+#include "nic/objects/xrc.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/frames/frame_link.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/worker.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
+#include "pipeline/os/side_thread.h"
 
 namespace uroce::nic {
 namespace {
@@ -30,33 +45,90 @@ datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
 
 }  // namespace
 
+/// In the order of construction: what workers use comes before them.
+struct Nic::Parts {
+  Parts(const Config& settings, std::span<const datapath::WorkerSeat> seats,
+        std::shared_ptr<drivers::SwitchNetwork> switches);
+
+  /// Calls `rewrite` for each address handle's path; it returns whether it changed the path.
+  using PathRewriter = absl::FunctionRef<bool(const NicDevice& device, datapath::Path& path)>;
+  void RewriteAddresses(PathRewriter rewrite);
+  void ChangeMac(NicDevice& device);
+
+  Config config;
+  const std::shared_ptr<drivers::SwitchNetwork> network;
+  DeviceTable<NicDevice> devices;
+  datapath::KeyTable keys;
+  Numbers numbers;
+  XrcDomains xrc_domains;
+  Domains domains;
+  std::map<uint32_t, Program*> programs;
+  std::set<AddressHandle*> address_handles;
+  std::map<uint32_t, UserAccount> users;  ///< Segments point into it.
+  const std::shared_ptr<SideThread> reaper = std::make_shared<SideThread>();
+  const Fd userfaultfd;
+  FailureInbox failures;
+  OverflowInbox overflows;
+  datapath::Workers workers;
+  std::vector<std::unique_ptr<ExceptionPath>> exception_paths;
+};
+
+Nic::Parts::Parts(const Config& settings, std::span<const datapath::WorkerSeat> seats,
+                  std::shared_ptr<drivers::SwitchNetwork> switches)
+    : config(settings),
+      network(std::move(switches)),
+      keys(settings.limits.total_mrs),
+      numbers(static_cast<uint32_t>(seats.size())),
+      userfaultfd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
+      workers({.keys = &keys,
+               .failures = &failures,
+               .overflows = &overflows,
+               .kept = KeptLimitsOf(settings.limits)},
+              seats) {
+  config.limits = Bounded(config.limits);
+}
+
 Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
          std::span<const datapath::WorkerSeat> seats,
          std::shared_ptr<drivers::SwitchNetwork> network)
-    : config_(config),
-      network_(std::move(network)),
-      keys_(config.limits.total_mrs),
-      numbers_(static_cast<uint32_t>(seats.size())),
-      userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
-      workers_({.keys = &keys_,
-                .failures = &failures_,
-                .overflows = &overflows_,
-                .kept = KeptLimitsOf(config.limits)},
-               seats) {
-  config_.limits = Bounded(config_.limits);
+    : parts_(std::make_unique<Parts>(config, seats, std::move(network))) {
   for (auto& device : devices) AddDevice(std::move(device));
-  workers_.Start();
-  for (const auto& device : devices_.present()) {
-    if (device->tap() < 0) continue;
-    exception_paths_.push_back(std::make_unique<ExceptionPath>(
-        device->config().exception, device->tap(), *device->host_link(), HostWorkerOf(*device)));
+  parts_->workers.Start();
+  for (const auto& device : parts_->devices.present()) {
+    if (!device->kernel().has_exception_tap()) continue;
+    parts_->exception_paths.push_back(std::make_unique<ExceptionPath>(
+        device->config().exception, device->kernel().exception_tap(), *device->datapath().host_link,
+        HostWorkerOf(*device)));
   }
 }
 
 Nic::~Nic() {
-  exception_paths_.clear();  // They wake a worker.
-  workers_.Stop();
+  parts_->exception_paths.clear();  // They wake a worker.
+  parts_->workers.Stop();
   datapath::CopyHelper::AwaitAll();
+}
+
+const Config& Nic::config() const { return parts_->config; }
+const Nic::Devices& Nic::devices() const { return parts_->devices.present(); }
+NicDevice* Nic::DeviceAt(uint32_t index) const { return parts_->devices.At(index); }
+size_t Nic::held_devices() const { return parts_->devices.removed().size(); }
+drivers::SwitchNetwork* Nic::network() const { return parts_->network.get(); }
+datapath::Workers& Nic::workers() { return parts_->workers; }
+const datapath::Workers& Nic::workers() const { return parts_->workers; }
+FailureInbox& Nic::failures() { return parts_->failures; }
+OverflowInbox& Nic::overflows() { return parts_->overflows; }
+std::map<uint32_t, Program*>& Nic::programs() { return parts_->programs; }
+std::set<AddressHandle*>& Nic::address_handles() { return parts_->address_handles; }
+datapath::KeyTable& Nic::keys() { return parts_->keys; }
+Numbers& Nic::numbers() { return parts_->numbers; }
+const Numbers& Nic::numbers() const { return parts_->numbers; }
+XrcDomains& Nic::xrc_domains() { return parts_->xrc_domains; }
+Domains& Nic::domains() { return parts_->domains; }
+const std::shared_ptr<SideThread>& Nic::reaper() const { return parts_->reaper; }
+int Nic::userfaultfd() const { return parts_->userfaultfd.get(); }
+
+UserAccount& Nic::user(uint32_t uid) {
+  return parts_->users.try_emplace(uid, uid, parts_->config.limits).first->second;
 }
 
 Limits Nic::Bounded(Limits limits) {
@@ -71,72 +143,69 @@ Limits Nic::Bounded(Limits limits) {
 }
 
 void Nic::TakeSettings(const Config& next) {
-  config_.log_level = next.log_level;
-  config_.limits = Bounded(next.limits);
-  config_.nics = next.nics;
-  for (DeviceConfig& device : config_.devices) {
+  parts_->config.log_level = next.log_level;
+  parts_->config.limits = Bounded(next.limits);
+  parts_->config.nics = next.nics;
+  for (DeviceConfig& device : parts_->config.devices) {
     const auto changed = std::ranges::find(next.devices, device.name, &DeviceConfig::name);
     if (changed == next.devices.end()) continue;
     device.rate_bps = changed->rate_bps;
     device.congestion = changed->congestion;
     device.fault = changed->fault;
   }
-  workers_.RunTogether([&] {
-    for (auto& [uid, user] : users_) user.SetLimits(config_.limits);
+  parts_->workers.RunTogether([&] {
+    for (auto& [uid, user] : parts_->users) user.SetLimits(parts_->config.limits);
   });
 }
 
 NetDevices Nic::net_devices() const {
   NetDevices devices;
-  for (const auto& device : devices_.present()) devices.push_back(device.get());
+  for (const auto& device : parts_->devices.present()) devices.push_back(device.get());
   return devices;
 }
 
-absl::StatusOr<std::vector<uint32_t>> Nic::NextDeviceIndices(size_t count) const {
-  std::vector<uint32_t> indices = devices_.NextIndices(count);
-  if (indices.size() == count) return indices;
-  return absl::ResourceExhaustedError(
-      absl::StrCat(devices_.present().size() + devices_.removed().size(), " of ", UROCE_MAX_DEVICES,
-                   " places of NICs are taken, ", devices_.removed().size(),
-                   " of them by removed NICs that programs still have open"));
+std::vector<uint32_t> Nic::NextDeviceIndices(size_t count) const {
+  return parts_->devices.NextIndices(count);
 }
 
 NicDevice& Nic::AddDevice(std::unique_ptr<NicDevice> device) {
-  NicDevice& added = devices_.Add(std::move(device));
-  workers_.AddDevice(&added.datapath());
+  NicDevice& added = parts_->devices.Add(std::move(device));
+  parts_->workers.AddDevice(&added.datapath());
   return added;
 }
 
 // Answers that are owed leave with the queue pairs' end, before the port goes.
 void Nic::RemoveDevice(NicDevice& device) {
-  devices_.Remove(device);
+  parts_->devices.Remove(device);
   device.MarkRemoved();
-  for (const auto& [id, program] : programs_) {
+  for (const auto& [id, program] : parts_->programs) {
     program->contexts().RaisePortEvent(device, IBV_EVENT_DEVICE_FATAL);
   }
-  for (uint32_t worker = 0; worker < workers_.count(); ++worker) {
-    workers_.at(worker).FailDevice(device.datapath());
+  for (uint32_t worker = 0; worker < parts_->workers.count(); ++worker) {
+    parts_->workers.at(worker).FailDevice(device.datapath());
   }
-  workers_.UnplugDevice(device.datapath(), device.absent_port());
-  device.TakePort().reset();
+  parts_->workers.UnplugDevice(device.datapath(), device.removable_port().absent());
+  device.removable_port().Take().reset();
 }
 
 void Nic::ReleaseDevices() {
-  for (const auto& device : devices_.TakeReleased()) workers_.RemoveDevice(&device->datapath());
+  for (const auto& device : parts_->devices.TakeReleased()) {
+    parts_->workers.RemoveDevice(&device->datapath());
+  }
 }
 
 datapath::Worker& Nic::OwnerOf(const datapath::QueuePair& queue_pair) {
-  return workers_.OwnerOf(queue_pair.qpn());
+  return parts_->workers.OwnerOf(queue_pair.qpn());
 }
 
 datapath::Worker& Nic::HostWorkerOf(const NicDevice& device) {
-  return workers_.at(device.datapath().host_worker());
+  return parts_->workers.at(device.datapath().host_worker());
 }
 
-void Nic::ChangeMac(NicDevice& device) {
+void Nic::Parts::ChangeMac(NicDevice& device) {
   const Mac old = device.datapath().mac;
   const Mac& mac = device.info().mac;
-  workers_.ChangeMac(device.datapath(), mac);
+  workers.ChangeMac(device.datapath(), mac);
   RewriteAddresses([&](const NicDevice& from, datapath::Path& path) {
     const bool from_here = &from == &device;
     const bool to_here = path.destination_mac == old;
@@ -146,25 +215,25 @@ void Nic::ChangeMac(NicDevice& device) {
   });
 }
 
-void Nic::RewriteAddresses(PathRewriter rewrite) {
+void Nic::Parts::RewriteAddresses(PathRewriter rewrite) {
   std::vector<std::pair<AddressHandle*, datapath::Path>> changed;
-  for (AddressHandle* ah : address_handles_) {
+  for (AddressHandle* ah : address_handles) {
     datapath::Path path = ah->vector.path();
     if (rewrite(*ah->pd->context->device, path)) changed.emplace_back(ah, path);
   }
   for (std::span rest(changed); !rest.empty();) {
     const std::span some = rest.first(std::min(rest.size(), kAddressesPerStop));
-    workers_.RunTogether([&] {
+    workers.RunTogether([&] {
       for (const auto& [ah, path] : some) ah->vector.set_path(path);
     });
     rest = rest.subspan(some.size());
   }
 }
 
-NicDevice::Change Nic::Refresh(NicDevice& device) {
-  const NicDevice::Change change = device.Refresh();
-  if (change.mac) ChangeMac(device);
-  if (change.gids) workers_.RunTogether([&] { device.ShowAddresses(); });
+DeviceChange Nic::Refresh(NicDevice& device) {
+  const DeviceChange change = device.Refresh();
+  if (change.mac) parts_->ChangeMac(device);
+  if (change.gids) parts_->workers.RunTogether([&] { device.ShowAddresses(); });
   return change;
 }
 
@@ -182,20 +251,20 @@ void Nic::MovePaths(std::span<const FollowedPath> paths) {
     path.destination_mac = moved->second;
     return true;
   };
-  for (uint32_t worker = 0; worker < workers_.count(); ++worker) {
-    workers_.at(worker).RewritePaths(
+  for (uint32_t worker = 0; worker < parts_->workers.count(); ++worker) {
+    parts_->workers.at(worker).RewritePaths(
         [&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
           return move(queue_pair.config().device->index(), path);
         });
   }
-  RewriteAddresses(
+  parts_->RewriteAddresses(
       [&](const NicDevice& device, datapath::Path& path) { return move(device.index(), path); });
 }
 
 void Nic::FailOverflowed() {
-  for (const datapath::CompletionQueue* queue : overflows_.TakeAll()) {
+  for (const datapath::CompletionQueue* queue : parts_->overflows.TakeAll()) {
     queue->ForEachRing([this](datapath::CompletionRing& ring) {
-      datapath::Worker& worker = workers_.at(ring.worker());
+      datapath::Worker& worker = parts_->workers.at(ring.worker());
       worker.Run([&] { worker.FailQueuePairsOf(&ring); });
     });
   }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that are unique in the daemon: of queue pairs, keys and XRC receive queues; and
-// protection domains, which several programs may share.
 #include "nic/objects/numbers.h"
 
 #include <algorithm>

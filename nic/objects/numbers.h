@@ -17,8 +17,6 @@
 
 namespace uroce::nic {
 
-// Numbers of queue pairs, keys and XRC receive queues, unique in the daemon.
-
 /// Allocates numbers of queue pairs, and counts the queue pairs of each worker. A number determines
 /// the worker that owns its queue pair (pipeline/base/types.h). Control thread.
 class QueuePairNumbers {
@@ -62,12 +60,10 @@ struct Numbers {
   NumberPool srqs{24, 0};  ///< XRC requests name shared receive queues by these.
 };
 
-// Protection domains in the daemon; several programs may share one.
-
-/// One domain. Its maker and each program that imports it have ProtectionDomains for it; a program
-/// may have several. Copied memory is reached only by the copy helper of the program that
-/// registered it. So a domain either has copied memory or is shared by programs, never both.
-/// Control thread.
+/// One protection domain, which several programs may share. Its maker and each program that imports
+/// it have ProtectionDomains for it; a program may have several. Copied memory is reached only by
+/// the copy helper of the program that registered it. So a domain either has copied memory or is
+/// shared by programs, never both. Control thread.
 class Domain {
  public:
   /// The domain stays in this use while the object is held.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// All objects of one program: its parts, the order in which they are destroyed, and what it imports
-// from other programs.
 #include "nic/objects/program.h"
 
 #include <algorithm>
@@ -9,10 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/devices/nic_device.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
-
-// Construction of a program, and the order in which its objects are destroyed.
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid,
                                                        std::shared_ptr<SideThread> files_thread) {
@@ -50,7 +50,9 @@ absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext
   return regions_.TakeEnded();
 }
 
-// Contexts, protection domains and regions that programs share: ibv_import_device(3). An imported
+// ---- what programs share: ibv_import_device(3) ----
+
+// An imported
 // object refers to the maker's object, and is useless once that is gone.
 
 namespace {

@@ -53,7 +53,7 @@ class Program {
   /// The regions are returned as by Regions::BeginDereg.
   absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> CloseContext(uint32_t handle);
 
-  // ---- what programs share (imports.cc) ----
+  // ---- what programs share ----
   /// Makes a context for one with this name, of any program. Errors: InvalidArgument.
   absl::StatusOr<uroce_import_context_reply> ImportContext(const uroce_context_name& name,
                                                            Fd& events);

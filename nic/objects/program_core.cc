@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts of a program share: its numbers, its queue memory and its session; and what a part
-// is.
 #include "nic/objects/program_core.h"
 
 #include <sys/eventfd.h>
@@ -9,6 +7,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "nic/objects/nic.h"
+#include "nic/objects/resources.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
@@ -48,6 +50,10 @@ ProgramCore::ProgramCore(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::
 void ProgramCore::Join() {
   nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });
 }
+
+const Limits& ProgramCore::limits() const { return nic_.config().limits; }
+UserAccount& ProgramCore::user() const { return nic_.user(uid_); }
+void ProgramCore::AwaitGrace() const { nic_.workers().AwaitGrace(); }
 
 bool ProgramCore::is_privileged() const { return uid_ == 0 || uid_ == geteuid(); }
 

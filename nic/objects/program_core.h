@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nic/objects/nic.h"
 #include "nic/objects/resources.h"
 #include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/queue/session.h"
@@ -16,11 +15,12 @@
 
 namespace uroce::nic {
 
-// A part of a program: the objects of one kind, or of kinds that belong together.
+class Nic;
 
 struct Context;
 
-/// Ends objects with their context or program. Parts are called in the order of
+/// A part of a program: the objects of one kind, or of kinds that belong together. It ends objects
+/// with their context or program. Parts are called in the order of
 /// Program::ForEachPart: a part that uses objects of another comes before it. Control thread.
 class ProgramPart {
  public:
@@ -38,10 +38,8 @@ class ProgramPart {
   virtual void Release() {}
 };
 
-// What all parts of a program share: its numbers, its queue memory, and its session.
-
-/// Outlives the parts. Workers hold the program's session between Join and Worker::RemoveSession.
-/// Control thread.
+/// What all parts of a program share. Outlives the parts. Workers hold the program's session
+/// between Join and Worker::RemoveSession. Control thread.
 class ProgramCore {
  public:
   /// `id` is unique during the life of the daemon. Errors: ResourceExhausted, Internal (no fd).
@@ -57,8 +55,10 @@ class ProgramCore {
   /// Whether it is root's or the daemon's own user's.
   bool is_privileged() const;
   Nic& nic() const { return nic_; }
-  const Limits& limits() const { return nic_.config().limits; }
-  UserAccount& user() const { return nic_.user(uid_); }
+  const Limits& limits() const;
+  UserAccount& user() const;
+  /// The limits of a table of objects of this kind.
+  TableLimits LimitsOf(Kind kind) const { return nic::LimitsOf(kind, limits(), user()); }
   Arena& arena() { return arena_; }
   /// The eventfd of each worker.
   const std::vector<Fd>& wake_fds() const { return wake_fds_; }
@@ -68,7 +68,7 @@ class ProgramCore {
   /// The threads that poll the CQ of that handle.
   datapath::Pollers PollersOf(uint32_t cq_handle) const;
   /// Returns when no worker uses what was unpublished or replaced before.
-  void AwaitGrace() const { nic_.workers().AwaitGrace(); }
+  void AwaitGrace() const;
 
  private:
   ProgramCore(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair as the control thread sees it, and its counters by name.
 #include "nic/objects/queue_pair_object.h"
 
 #include "nic/objects/nic.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 

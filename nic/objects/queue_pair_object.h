@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <set>
 
-#include "nic/devices/nic_device.h"
 #include "nic/net/followed_paths.h"
-#include "nic/objects/objects.h"
+#include "nic/objects/contexts.h"
+#include "nic/objects/resources.h"
 #include "nic/peers/agreements.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/queue_pair_config.h"
@@ -15,8 +15,7 @@
 
 namespace uroce::nic {
 
-// The counters of a queue pair by name, for sums and dumps.
-
+/// A counter of a queue pair by name, for sums and dumps.
 struct CounterRow {
   const char* name;
   uint64_t datapath::Counters::*value;
@@ -58,9 +57,8 @@ inline void AddCounters(datapath::Counters& sum, const datapath::Counters& more)
   for (const CounterRow& row : kCounters) sum.*row.value += more.*row.value;
 }
 
-// A queue pair as the control thread sees it.
-
 class Nic;
+class NicDevice;
 struct CompletionQueueObject;
 struct SharedReceiveObject;
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs of a program: those it made, and the XRC targets that it has opened; the multicast
-// groups that they are attached to.
 #include "nic/objects/queue_pairs.h"
 
 #include <infiniband/verbs.h>
@@ -12,8 +10,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "nic/devices/device_info.h"
+#include "nic/devices/nic_device.h"
+#include "nic/devices/verbs_attributes.h"
 #include "nic/net/address.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
 #include "nic/objects/queue_pair_object.h"
+#include "nic/objects/resources.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 namespace {
@@ -49,7 +55,7 @@ QueuePairs::QueuePairs(ProgramCore& core, const Contexts& contexts, CompletionQu
       cqs_(cqs),
       srqs_(srqs),
       xrc_(xrc),
-      qps_(Kind::kQp, core.limits(), core.user()),
+      qps_(core.LimitsOf(Kind::kQp)),
       attachments_(&core.user().attachments) {}
 
 absl::Status QueuePairs::CheckCreate(const uroce_create_qp& request) const {
@@ -270,7 +276,7 @@ void QueuePairs::Release() {
   });
 }
 
-// Attaches queue pairs to multicast groups: ibv_attach_mcast(3).
+// ---- multicast groups: ibv_attach_mcast(3) ----
 
 namespace {
 
@@ -307,7 +313,8 @@ absl::Status QueuePairs::Attach(const uroce_mcast& request) {
     return absl::ResourceExhaustedError(
         absl::StrCat("mcast: ", FormatAddress(group), " has all ", kMaxGroupMembers, " members"));
   }
-  if (absl::Status status = qp.pd->context->device->JoinGroup(group); !status.ok()) return status;
+  if (absl::Status status = qp.pd->context->device->groups().Join(group); !status.ok())
+    return status;
   const uint32_t worker = core_.nic().OwnerOf(qp.queue_pair).index();
   core_.nic().workers().RunTogether([&] { groups[group].push_back({&qp.queue_pair, worker}); });
   qp.groups.insert(group);
@@ -326,7 +333,7 @@ absl::Status QueuePairs::Detach(const uroce_mcast& request) {
   }
   core_.nic().workers().RunTogether([&] { Remove(qp, group); });
   qp.groups.erase(group);
-  qp.pd->context->device->LeaveGroup(group);
+  qp.pd->context->device->groups().Leave(group);
   attachments_.Give(1);
   return absl::OkStatus();
 }
@@ -336,7 +343,7 @@ void QueuePairs::DetachAll(QueuePairObject& qp) {
   core_.nic().workers().RunTogether([&] {
     for (const Gid& group : qp.groups) Remove(qp, group);
   });
-  for (const Gid& group : qp.groups) qp.pd->context->device->LeaveGroup(group);
+  for (const Gid& group : qp.groups) qp.pd->context->device->groups().Leave(group);
   attachments_.Give(qp.groups.size());
   qp.groups.clear();
 }

@@ -45,7 +45,7 @@ class QueuePairs : public ProgramPart {
   /// Whether the program made the queue pair, or has opened it as a target of its XRC domains.
   bool Has(Qpn qpn) const { return qpns_.contains(qpn.value()) || xrc_.HasTarget(qpn); }
 
-  // ---- modify and query (modify.cc) ----
+  // ---- modify and query (queue_pairs_modify.cc) ----
   /// Checks all that can be checked now, and names the path whose next hop's MAC is needed.
   absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& wanted);
   /// Applies the plan. `destination` is the MAC that the plan needs, `followed` keeps it up to date
@@ -56,7 +56,7 @@ class QueuePairs : public ProgramPart {
                                                     peers::Holder agreement);
   absl::StatusOr<uroce_qp_attr> Query(uint32_t handle);
 
-  // ---- multicast (multicast.cc) ----
+  // ---- multicast ----
   /// Attaches a UD queue pair to a group, which the port joins. A second call changes nothing.
   /// Errors: InvalidArgument, ResourceExhausted, Unavailable.
   absl::Status Attach(const uroce_mcast& request);

@@ -6,10 +6,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/devices/modify_rules.h"
+#include "nic/devices/nic_device.h"
 #include "nic/devices/verbs_attributes.h"
 #include "nic/net/address.h"
+#include "nic/net/followed_paths.h"
 #include "nic/objects/address_handles.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/queue_pair_object.h"
 #include "nic/objects/queue_pairs.h"
+#include "nic/settings/config.h"
+#include "nic/settings/congestion_settings.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/wire/encode.h"
 
 namespace uroce::nic {
@@ -18,7 +25,7 @@ namespace {
 using transport::QpState;
 
 uint32_t ActiveMtuOf(const QueuePairObject& object) {
-  return object.device->PortAttributes().active_mtu;
+  return PortAttributes(object.device->info()).active_mtu;
 }
 
 datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObject& object) {
@@ -135,7 +142,7 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
     std::optional<datapath::Path> path;
     if (plan.path && destination) {
       path = ConnectedPath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
-      path->ecn_capable = object.device->IsEcnCapable(path->traffic_class);
+      path->ecn_capable = IsEcnCapable(object.device->config(), path->traffic_class);
     }
     if (RateLimitBps(object.attr) != object.queue_pair.flow().rate.limit_bps()) {
       object.queue_pair.flow().rate.SetLimit(RateLimitBps(object.attr));

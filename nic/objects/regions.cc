@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions of a program, and the segments that they refer to: memory that the program and the
-// daemon both map.
 #include "nic/objects/regions.h"
 
 #include <infiniband/verbs.h>
@@ -11,9 +9,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
 #include "nic/objects/remapped_parts.h"
+#include "nic/objects/resources.h"
+#include "nic/settings/config.h"
 #include "pipeline/base/probes.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
 
@@ -106,7 +109,7 @@ Segments::Segments(ProgramCore& core, RemappedRegions& remapped,
     : core_(core),
       remapped_(remapped),
       files_thread_(std::move(files_thread)),
-      segments_(Kind::kSegment, core.limits(), core.user()) {}
+      segments_(core.LimitsOf(Kind::kSegment)) {}
 
 absl::Status Segments::CheckMemory(uint64_t length) const {
   const UserAccount& account = core_.user();
@@ -250,7 +253,7 @@ Regions::Regions(ProgramCore& core, const Contexts& contexts, const Segments& se
       remapped_(remapped),
       mr_parts_(std::make_shared<Quota>(
           Quota{core.uid(), core.limits().kinds.of(Kind::kMrPart).of_program, "--max-mr-parts"})),
-      mrs_(Kind::kMr, core.limits(), core.user()) {}
+      mrs_(core.LimitsOf(Kind::kMr)) {}
 
 absl::Status Regions::CountParts(uint32_t count, MemoryObject& memory) const {
   Quota& of_user = core_.user().of(Kind::kMrPart);

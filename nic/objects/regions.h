@@ -24,12 +24,11 @@
 
 namespace uroce::nic {
 
-// Regions whose copied parts refer to the program's addresses: a later region may map these.
-
 struct MemoryObject;
 struct Segment;
 
-/// Holds the published regions with such parts. Control thread.
+/// Holds the published regions whose copied parts refer to the program's addresses: a later region
+/// may map these (remapped_parts.h). Control thread.
 class RemappedRegions {
  public:
   explicit RemappedRegions(ProgramCore& core) : core_(core) {}
@@ -52,8 +51,6 @@ class RemappedRegions {
   std::set<MemoryObject*> regions_;
 };
 
-// Memory that a program and the daemon both map; memory regions refer to it.
-
 /// Memory that the daemon and a program both map: a memfd that replaced pages of the program, or a
 /// part of the program's own file. Regions share a segment; it is unmapped with the last of them.
 struct Segment {
@@ -67,7 +64,7 @@ struct Segment {
 /// Maps a segment so that a region with these rights can use it. Errors: InvalidArgument.
 absl::Status AllowAccess(Segment& segment, uint32_t access);
 
-/// Control thread.
+/// The segments of one program. Control thread.
 class Segments {
  public:
   /// `files_thread` closes what the program lends. `remapped` holds the regions that use a segment
@@ -97,8 +94,7 @@ class Segments {
   HandleTable<std::shared_ptr<Segment>> segments_;
 };
 
-// Memory regions of a program.
-
+/// A memory region, and what it holds.
 struct MemoryObject {
   ProtectionDomain* pd = nullptr;
   datapath::MemoryRegion region;
@@ -119,7 +115,8 @@ struct MemoryObject {
   std::unique_ptr<std::atomic<uint32_t>> bound_windows = std::make_unique<std::atomic<uint32_t>>(0);
 };
 
-/// Control thread. The steps of a registration: nic/control/registrations.h.
+/// The memory regions of one program. Control thread. The steps of a registration:
+/// nic/control/registrations.h.
 class Regions : public ProgramPart {
  public:
   Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,

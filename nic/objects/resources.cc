@@ -1,16 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program may hold: the accounts of its user, tables of handles with their limits, and the
-// memory of its queues and doorbells (layout: uroce_arena.h).
 #include "nic/objects/resources.h"
 
 #include <fcntl.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/thread/shared_rate.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
+#include "pipeline/os/side_thread.h"
 
 namespace uroce::nic {
+
+UserAccount::UserAccount(uint32_t uid, const Limits& limits)
+    : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
+      sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
+      mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
+      xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
+      attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
+      queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"},
+      refusals_thread(std::make_shared<SideThread>()) {
+  for (const KindRow& row : kKinds) {
+    kinds_.push_back(
+        {uid, limits.kinds.of(row.kind).of_user,
+         absl::StrCat("--max-", absl::StrReplaceAll(row.setting, {{"_", "-"}}), "-per-user")});
+  }
+}
+
+UserAccount::~UserAccount() = default;
+
+void UserAccount::SetLimits(const Limits& limits) {
+  rate->Set(limits.rate_per_user_bps);
+  sockets.limit = limits.sockets_per_user;
+  mappings.limit = limits.mappings_per_user;
+  xrc_files.limit = limits.kinds.of(Kind::kXrcd).of_user;
+  attachments.limit = limits.attachments_per_user;
+  queue_bytes.limit = limits.queue_bytes_per_user;
+  for (const KindRow& row : kKinds) of(row.kind).limit = limits.kinds.of(row.kind).of_user;
+}
+
+TableLimits LimitsOf(Kind kind, const Limits& limits, UserAccount& user) {
+  return {RowOf(kind).name, limits.kinds.of(kind).of_program, &user.of(kind)};
+}
+
 absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user,
                                   std::shared_ptr<SideThread> reaper) {
   absl::StatusOr<Fd> fd = MakeSharedFile("uroce-arena", UROCE_ARENA_BYTES);

@@ -13,53 +13,45 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "nic/base/allocators.h"
 #include "nic/base/user_limits.h"
-#include "nic/settings/config.h"
 #include "pipeline/datapath/queue/notification.h"
-#include "pipeline/datapath/thread/shared_rate.h"
 #include "pipeline/os/fd.h"
-#include "pipeline/os/side_thread.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 
+namespace uroce {
+class SideThread;
+}
+
+namespace uroce::datapath {
+class SharedRate;
+}
+
 namespace uroce::nic {
+
+enum class Kind : uint8_t;
+struct Limits;
+
+// ---- what all programs of a user hold ----
 
 /// The resources of one user, and their limits. Control thread.
 class UserAccount {
  public:
-  UserAccount(uint32_t uid, const Limits& limits)
-      : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
-        sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
-        mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
-        xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
-        attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
-        queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {
-    for (const KindRow& row : kKinds) {
-      kinds_.push_back(
-          {uid, limits.kinds.of(row.kind).of_user,
-           absl::StrCat("--max-", absl::StrReplaceAll(row.setting, {{"_", "-"}}), "-per-user")});
-    }
-  }
+  UserAccount(uint32_t uid, const Limits& limits);
+  ~UserAccount();
+  UserAccount(const UserAccount&) = delete;
+  UserAccount& operator=(const UserAccount&) = delete;
 
   /// Applies to what the user asks for from now on; what it holds stays. While all workers stand
   /// still.
-  void SetLimits(const Limits& limits) {
-    rate->Set(limits.rate_per_user_bps);
-    sockets.limit = limits.sockets_per_user;
-    mappings.limit = limits.mappings_per_user;
-    xrc_files.limit = limits.kinds.of(Kind::kXrcd).of_user;
-    attachments.limit = limits.attachments_per_user;
-    queue_bytes.limit = limits.queue_bytes_per_user;
-    for (const KindRow& row : kKinds) of(row.kind).limit = limits.kinds.of(row.kind).of_user;
-  }
+  void SetLimits(const Limits& limits);
 
   Quota& of(Kind kind) { return kinds_[static_cast<size_t>(kind)]; }
   const Quota& of(Kind kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
   datapath::WakePace wake_pace;
   /// What all queue pairs of the user send together. Sessions refer to it.
-  std::unique_ptr<datapath::SharedRate> rate;
+  const std::unique_ptr<datapath::SharedRate> rate;
   Quota sockets;      ///< For contexts, completion channels and files of rdma_cm; one fd each.
   Quota mappings;     ///< Segments, including removed ones that regions still use.
   Quota xrc_files;    ///< For domains that are being opened.
@@ -67,26 +59,32 @@ class UserAccount {
   Quota queue_bytes;  ///< Bytes taken in arenas.
   uint64_t memory_bytes = 0;
   /// Closes refused connections.
-  std::shared_ptr<SideThread> refusals_thread = std::make_shared<SideThread>();
+  const std::shared_ptr<SideThread> refusals_thread;
 
  private:
   std::vector<Quota> kinds_;  ///< Indexed by Kind. Its size never changes: shares point into it.
 };
 
-// Maps handles, small integers, to the objects of one kind of one program.
+// ---- tables of handles ----
 
-/// Owns its objects. Handles are dense, below the limit. A freed handle is reused as late as
-/// possible, so that a stale handle finds an empty slot rather than another object.
+/// The limits of one kind of objects, and its name in messages.
+struct TableLimits {
+  const char* kind = "";
+  uint32_t of_program = 0;
+  Quota* of_user = nullptr;  ///< Limits those of all programs of the user; null: no limit.
+};
+TableLimits LimitsOf(Kind kind, const Limits& limits, UserAccount& user);
+
+/// Maps handles, small integers, to the objects of one kind of one program. Owns its objects.
+/// Handles are dense, below the limit. A freed handle is reused as late as possible, so that a
+/// stale handle finds an empty slot rather than another object.
 template <typename T>
 class HandleTable {
  public:
-  /// `kind` names the objects in messages. At most `limit` of them exist; `of_user` limits those of
-  /// all programs of the user.
+  explicit HandleTable(const TableLimits& limits)
+      : kind_(limits.kind), limit_(limits.of_program), share_(limits.of_user) {}
   HandleTable(const char* kind, uint32_t limit, Quota* of_user = nullptr)
-      : kind_(kind), limit_(limit), share_(of_user) {}
-  /// Uses the limits of a kind.
-  HandleTable(Kind kind, const Limits& limits, UserAccount& user)
-      : HandleTable(RowOf(kind).name, limits.kinds.of(kind).of_program, &user.of(kind)) {}
+      : HandleTable(TableLimits{kind, limit, of_user}) {}
 
   /// Errors: ResourceExhausted.
   absl::StatusOr<uint32_t> Add(std::unique_ptr<T> object) {
@@ -192,10 +190,11 @@ class HandleTable {
   std::deque<uint32_t> free_;
 };
 
-// The memory of one program's queues and doorbells (layout: uroce_arena.h).
+// ---- memory of queues ----
 
-/// The memory is sparse: a page costs memory once it is touched. A returned range loses its pages,
-/// so that a new queue starts as zeros. Control thread.
+/// The memory of one program's queues and doorbells (layout: uroce_arena.h). It is sparse: a page
+/// costs memory once it is touched. A returned range loses its pages, so that a new queue starts as
+/// zeros. Control thread.
 class Arena {
  public:
   /// What is taken counts against `of_user`, which outlives the arena. `reaper` unmaps the memory;
@@ -228,6 +227,12 @@ class Arena {
   std::shared_ptr<Storage> storage_;
   Extents extents_;
   QuotaShare share_;
+};
+
+/// A range of the program's arena.
+struct ArenaRange {
+  uint64_t offset = 0;
+  uint64_t length_bytes = 0;
 };
 
 }  // namespace uroce::nic

@@ -11,6 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/devices/verbs_attributes.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "nic/objects/resources.h"
+#include "nic/objects/xrc.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
 namespace {
@@ -49,11 +55,7 @@ uroce_srq_layout Describe(const ArenaRange& range,
 
 SharedReceiveQueues::SharedReceiveQueues(ProgramCore& core, const Contexts& contexts,
                                          CompletionQueues& cqs, const Xrc& xrc)
-    : core_(core),
-      contexts_(contexts),
-      cqs_(cqs),
-      xrc_(xrc),
-      srqs_(Kind::kSrq, core.limits(), core.user()) {}
+    : core_(core), contexts_(contexts), cqs_(cqs), xrc_(xrc), srqs_(core.LimitsOf(Kind::kSrq)) {}
 
 absl::StatusOr<SharedReceiveQueues::Plan> SharedReceiveQueues::MakePlan(
     const uroce_create_srq& request) const {

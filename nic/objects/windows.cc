@@ -4,6 +4,9 @@
 #include <infiniband/verbs.h>
 
 #include "absl/strings/str_cat.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "nic/settings/config.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 
 namespace uroce::nic {
@@ -17,7 +20,7 @@ WindowObject::WindowObject(ProtectionDomain* its_pd, MemoryWindow::Type type, ui
 }
 
 Windows::Windows(ProgramCore& core, const Contexts& contexts)
-    : core_(core), contexts_(contexts), mws_(Kind::kMw, core.limits(), core.user()) {}
+    : core_(core), contexts_(contexts), mws_(core.LimitsOf(Kind::kMw)) {}
 
 absl::StatusOr<uroce_alloc_mw_reply> Windows::Alloc(const uroce_alloc_mw& request) {
   const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.pd);

@@ -16,65 +16,61 @@
 
 namespace uroce::nic {
 
-// Passes queue pairs that failed, with their packet history, from the workers to the control
-// thread.
-
-/// A worker adds each failed queue pair once; the control thread takes when `fd` is readable.
-class FailureInbox final : public datapath::FailureSink {
+/// A list that workers add to; the control thread takes all of it when `fd` is readable.
+template <typename Item>
+class WorkerInbox {
  public:
-  void Take(datapath::FailedQueuePair failed) override {
+  void Add(Item item) {
     {
       const std::lock_guard lock(mutex_);
-      failed_.push_back(std::move(failed));
+      items_.push_back(std::move(item));
     }
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
   }
-  std::vector<datapath::FailedQueuePair> TakeAll() {
+  std::vector<Item> TakeAll() {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof(count));
     const std::lock_guard lock(mutex_);
-    return std::exchange(failed_, {});
+    return std::exchange(items_, {});
+  }
+  /// Removes the items that equal `value`.
+  template <typename Value>
+  void Remove(const Value& value) {
+    const std::lock_guard lock(mutex_);
+    std::erase(items_, value);
   }
   int fd() const { return event_.get(); }
 
  private:
   Fd event_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex_;
-  std::vector<datapath::FailedQueuePair> failed_;
+  std::vector<Item> items_;
 };
 
-// Passes completion queues in error from the worker that found the error to the control thread,
-// which tells the other workers.
-
-/// A worker adds each queue once; the control thread takes when `fd` is readable.
-class OverflowInbox final : public datapath::OverflowSink {
+/// Queue pairs that failed. A worker adds each of them once.
+class FailureInbox final : public datapath::FailureSink {
  public:
-  void OnOverflow(datapath::CompletionQueue& queue) override {
-    {
-      const std::lock_guard lock(mutex_);
-      queues_.push_back(&queue);
-    }
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
-  }
-  std::vector<datapath::CompletionQueue*> TakeAll() {
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof(count));
-    const std::lock_guard lock(mutex_);
-    return std::exchange(queues_, {});
-  }
-  /// Call it before `queue` is destroyed, when no worker uses it any more.
-  void Forget(const datapath::CompletionQueue& queue) {
-    const std::lock_guard lock(mutex_);
-    std::erase(queues_, &queue);
-  }
-  int fd() const { return event_.get(); }
+  void Take(datapath::FailedQueuePair failed) override { inbox_.Add(std::move(failed)); }
+  std::vector<datapath::FailedQueuePair> TakeAll() { return inbox_.TakeAll(); }
+  int fd() const { return inbox_.fd(); }
 
  private:
-  Fd event_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  std::mutex mutex_;
-  std::vector<datapath::CompletionQueue*> queues_;
+  WorkerInbox<datapath::FailedQueuePair> inbox_;
+};
+
+/// Completion queues in error: the control thread tells the workers other than the one that found
+/// the error, which adds each queue once.
+class OverflowInbox final : public datapath::OverflowSink {
+ public:
+  void OnOverflow(datapath::CompletionQueue& queue) override { inbox_.Add(&queue); }
+  std::vector<datapath::CompletionQueue*> TakeAll() { return inbox_.TakeAll(); }
+  /// Call it before `queue` is destroyed, when no worker uses it any more.
+  void Forget(const datapath::CompletionQueue& queue) { inbox_.Remove(&queue); }
+  int fd() const { return inbox_.fd(); }
+
+ private:
+  WorkerInbox<datapath::CompletionQueue*> inbox_;
 };
 
 }  // namespace uroce::nic

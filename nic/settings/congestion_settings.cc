@@ -133,4 +133,10 @@ std::array<congestion::Settings, congestion::kPriorities> CongestionOfPriorities
   return settings;
 }
 
+bool IsEcnCapable(const DeviceConfig& device, uint8_t traffic_class) {
+  const uint32_t priority = congestion::PriorityOf(traffic_class);
+  const congestion::Settings settings = CongestionOfPriorities(device)[priority];
+  return congestion::Environment{.settings = settings, .priority = priority}.reacts();
+}
+
 }  // namespace uroce::nic

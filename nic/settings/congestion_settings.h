@@ -51,5 +51,7 @@ congestion::Settings CongestionOf(const DeviceConfig& device);
 /// The settings of each priority.
 std::array<congestion::Settings, congestion::kPriorities> CongestionOfPriorities(
     const DeviceConfig& device);
+/// Whether packets of this traffic class allow switches to mark them (ECN-capable transport).
+bool IsEcnCapable(const DeviceConfig& device, uint8_t traffic_class);
 
 }  // namespace uroce::nic

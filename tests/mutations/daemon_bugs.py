@@ -73,7 +73,7 @@ BUGS = [
      "      if (device.use_count() != 1) return false;\n", "",
      "a device lives while objects use it"),
     ("works-on-a-removed-port-not-flushed", DEVICES, "nic/objects/nic.cc",
-     "    workers_.at(worker).FailDevice(device.datapath());\n", "",
+     "    parts_->workers.at(worker).FailDevice(device.datapath());\n", "",
      "the works of a removed port are flushed"),
     ("unlimited-program-labels", METRICS, "nic/metrics/open_metrics.cc",
      "if (i >= kMaxProgramLabels) {", "if (false) {",

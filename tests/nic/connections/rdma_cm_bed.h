@@ -13,11 +13,13 @@
 #include "absl/functional/function_ref.h"
 #include "nic/connections/path_services.h"
 #include "nic/connections/rdma_cm_host.h"
+#include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
 #include "nic/paths/gsi.h"
 #include "nic/paths/neighbours.h"
 #include "nic/ports.h"
 #include "nic/rdma_cm/client.h"
+#include "nic/settings/config.h"
 
 namespace uroce::nic {
 

@@ -4,6 +4,11 @@
 
 #include <map>
 
+#include "nic/devices/nic_device.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/queue_pair_object.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/frames/frame_link.h"
 #include "tests/nic/connections/rdma_cm_bed.h"
 
 namespace uroce::nic {
@@ -25,7 +30,7 @@ class RdmaCmHostTest : public testing::Test {
   static uint64_t Sum(std::atomic<uint64_t> datapath::FrameLinkCounters::*counter) {
     uint64_t sum = 0;
     for (const auto& device : bed->nic().devices()) {
-      sum += (device->gsi_link().counters().*counter).load();
+      sum += (device->datapath().gsi_link->counters().*counter).load();
     }
     return sum;
   }

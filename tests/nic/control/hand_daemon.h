@@ -14,6 +14,8 @@
 #include "nic/control/server.h"
 #include "nic/objects/nic.h"
 #include "nic/ports.h"
+#include "nic/settings/config.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/client.h"
 
 namespace uroce::nic {

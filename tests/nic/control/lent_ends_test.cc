@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "nic/control/memory_socket.h"
+#include "nic/settings/config.h"
 #include "tests/nic/control/hand_daemon.h"
 #include "tests/nic/control/lending.h"
 

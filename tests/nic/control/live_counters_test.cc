@@ -9,6 +9,8 @@
 #include <fstream>
 #include <future>
 
+#include "nic/devices/nic_device.h"
+#include "nic/objects/nic.h"
 #include "tests/nic/control/watched_nic.h"
 
 namespace uroce::nic {

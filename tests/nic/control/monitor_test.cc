@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <sstream>
 
+#include "nic/devices/nic_device.h"
+#include "nic/objects/nic.h"
 #include "tests/nic/control/watched_nic.h"
 
 namespace uroce::nic {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "nic/devices/nic_device.h"
+#include "nic/objects/nic.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/watched_nic.h"
 
 namespace uroce::nic {

@@ -11,7 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "nic/devices/nic_device.h"
 #include "nic/net/address.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "nic/objects/resources.h"
+#include "nic/settings/config.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "pipeline/shm/rings/shared_word.h"
@@ -157,7 +162,7 @@ void ExpectNothingHeld() {
   EXPECT_EQ(nic.numbers().queue_pairs.count_on(0), 0u);
   EXPECT_TRUE(nic.address_handles().empty());
   for (const auto& device : nic.devices()) {
-    EXPECT_TRUE(device->groups().empty());
+    EXPECT_TRUE(device->groups().joined().empty());
     EXPECT_TRUE(device->datapath().groups.empty());
   }
   const UserAccount& user = nic.user(geteuid());

@@ -15,6 +15,9 @@
 #include <thread>
 #include <type_traits>
 
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
 

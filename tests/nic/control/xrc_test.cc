@@ -9,6 +9,9 @@
 #include <cerrno>
 #include <memory>
 
+#include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "nic/settings/config.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
 #include "tests/nic/control/lending.h"
