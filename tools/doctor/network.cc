@@ -22,7 +22,7 @@ namespace uroce::tools {
 
 namespace {
 
-constexpr char kDirectory[] = "/sys/class/net";
+constexpr char kNetworkFolder[] = "/sys/class/net";
 // The daemon counts the same: GRH 40, UDP 8, BTH 12, XRCETH 4, AtomicETH 28, ICRC 4.
 constexpr uint32_t kHeaderBytes = 96;
 constexpr uint32_t kLargestPathMtu = 4096;
@@ -39,8 +39,8 @@ uint32_t RoceMtu(uint32_t mtu_bytes) {
 
 std::vector<KernelInterface> ReadInterfaces(const Machine& machine) {
   std::vector<KernelInterface> interfaces;
-  for (const std::string& name : machine.List(kDirectory)) {
-    const std::string place = absl::StrCat(kDirectory, "/", name);
+  for (const std::string& name : machine.List(kNetworkFolder)) {
+    const std::string place = absl::StrCat(kNetworkFolder, "/", name);
     if (machine.ReadNumber(place + "/type") != ARPHRD_ETHER) continue;
     const auto state = machine.Read(place + "/operstate");
     interfaces.push_back(
