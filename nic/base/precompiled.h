@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nearly all sources of the daemon's library include: the build parses it once for all of them.
-#pragma once
+// What nearly all sources of the daemon's library include: the build parses it once for all of
+// them.
+#ifndef UROCE_NIC_BASE_PRECOMPILED_H_
+#define UROCE_NIC_BASE_PRECOMPILED_H_
 
 #include <rte_mbuf.h>
 #include <spdlog/spdlog.h>
@@ -27,3 +29,5 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+
+#endif  // UROCE_NIC_BASE_PRECOMPILED_H_

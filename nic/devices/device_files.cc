@@ -93,9 +93,9 @@ struct Speed {
   uint32_t tenths_of_gbps;  ///< Of one lane.
   const char* name;
 };
-constexpr Speed kSpeeds[] = {{1, 25, ""},        {2, 50, " DDR"},    {4, 100, " QDR"},
-                             {8, 100, " FDR10"}, {16, 140, " FDR"},  {32, 250, " EDR"},
-                             {64, 500, " HDR"},  {128, 1000, " NDR"}};
+constexpr Speed kPortSpeeds[] = {{1, 25, ""},        {2, 50, " DDR"},    {4, 100, " QDR"},
+                                 {8, 100, " FDR10"}, {16, 140, " FDR"},  {32, 250, " EDR"},
+                                 {64, 500, " HDR"},  {128, 1000, " NDR"}};
 
 uint32_t Lanes(uint32_t width_code) {
   // 1: 1X, 2: 4X, 4: 8X, 8: 12X, 16: 2X.
@@ -105,9 +105,9 @@ uint32_t Lanes(uint32_t width_code) {
 
 /// Formats as "100 Gb/sec (4X EDR)".
 std::string Rate(const uroce_port_info& port) {
-  const auto* found = std::find_if(std::begin(kSpeeds), std::end(kSpeeds),
+  const auto* found = std::find_if(std::begin(kPortSpeeds), std::end(kPortSpeeds),
                                    [&](const Speed& s) { return s.code == port.active_speed; });
-  const Speed& speed = found == std::end(kSpeeds) ? kSpeeds[0] : *found;
+  const Speed& speed = found == std::end(kPortSpeeds) ? kPortSpeeds[0] : *found;
   const uint32_t lanes = Lanes(port.active_width);
   const uint32_t tenths = speed.tenths_of_gbps * lanes;
   return absl::StrCat(tenths / 10, tenths % 10 != 0 ? ".5" : "", " Gb/sec (", lanes, "X",

@@ -169,7 +169,6 @@ Json ConfigJson(const Nic& nic) {
 namespace {
 
 using fabric::Fabric;
-using fabric::Link;
 
 std::string EcnText(const fabric::EcnConfig& ecn) {
   if (!ecn.on) return "off";
@@ -200,15 +199,15 @@ std::string HostName(const Nic& nic, uint32_t host) {
   return device == nullptr ? "" : device->name();
 }
 
-uint64_t PausedMicros(const Link& link, Nanos now) {
+uint64_t PausedMicros(const fabric::Link& link, Nanos now) {
   const Nanos paused = link.counters.paused + (link.is_paused ? now - link.paused_at : Nanos(0));
   return static_cast<uint64_t>(paused.count() / 1'000);
 }
 
 /// What is sent by the port, and how often traffic received by it was paused.
 Json PortJson(const Fabric& fabric, uint32_t egress, Nanos now) {
-  const Link& out = fabric.link(egress);
-  const Link& in = fabric.link(egress ^ 1);
+  const fabric::Link& out = fabric.link(egress);
+  const fabric::Link& in = fabric.link(egress ^ 1);
   Json json;
   json["link"] = out.is_up ? "up" : "down";
   json["rate_bps"] = out.config.rate_bps;
@@ -235,8 +234,8 @@ Json PortsJson(const Nic& nic, const Fabric& fabric, Nanos now) {
   for (uint32_t index = 0; index < fabric.switches(); ++index) {
     uint32_t number = 0;
     for (const uint32_t egress : fabric.switch_at(index).egress) {
-      const Link& link = fabric.link(egress);
-      const bool is_nics = link.to_switch == Link::kHost;
+      const fabric::Link& link = fabric.link(egress);
+      const bool is_nics = link.to_switch == fabric::Link::kHost;
       Json port = {
           {"name", absl::StrCat(switches[index].name, ":", number++)},
           {"leads_to", is_nics ? HostName(nic, link.host) : switches[link.to_switch].name}};
