@@ -26,10 +26,6 @@ Gid MappedGid(const std::array<uint8_t, 4>& address) {
   return gid;
 }
 
-std::array<uint8_t, 4> Ipv4Bytes(const Gid& gid) {
-  return {gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
-}
-
 template <typename Layout>
 Bytes BytesOf(const Layout& layout) {
   return {reinterpret_cast<const uint8_t*>(&layout), sizeof(layout)};
@@ -62,6 +58,10 @@ FrameResult SkipHopByHop(IpView& view) {
 }
 
 }  // namespace
+
+std::array<uint8_t, 4> Ipv4Bytes(const Gid& gid) {
+  return {gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
+}
 
 uint16_t InternetChecksum(std::span<const uint8_t> bytes) {
   return wire::ChecksumOfSum(wire::SumOfWords(bytes));

@@ -151,6 +151,9 @@ uint16_t Icmpv6Checksum(const Gid& source, const Gid& destination,
 // ---- frames ----
 
 using Bytes = std::span<const uint8_t>;
+
+/// The IPv4 address in an IPv4-mapped GID, in network order.
+std::array<uint8_t, 4> Ipv4Bytes(const Gid& gid);
 /// A whole frame, from the destination MAC on, without FCS; at least 60 bytes where we made it.
 using Frame = std::vector<uint8_t>;
 

@@ -21,7 +21,7 @@ constexpr Nanos kRepeatDelay{1'000'000'000};
 // This number fits into a frame of either family.
 constexpr size_t kMaxRecords = 64;
 
-constexpr uint8_t kTtl = 1;
+constexpr uint8_t kLinkTtl = 1;
 constexpr uint8_t kQuery = 0x11;
 constexpr uint8_t kReport2 = 0x16;
 constexpr uint8_t kLeave2 = 0x17;
@@ -34,10 +34,6 @@ constexpr size_t kLeastQuery3Bytes = 12;
 constexpr Gid kAllIgmp3Routers{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 22}};
 constexpr Gid kAllRouters{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 2}};
 
-std::array<uint8_t, 4> Ipv4Bytes(const Gid& gid) {
-  return {gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
-}
-
 template <typename Layout>
 void Append(Frame& message, const Layout& layout) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&layout);
@@ -49,15 +45,15 @@ Frame Finish(const Gid& source, const Gid& destination, Frame message, const Lin
   message[2] = static_cast<uint8_t>(checksum >> 8);
   message[3] = static_cast<uint8_t>(checksum);
   FrameWriter writer({link.source, MulticastMac(destination), link.vlan_id}, wire::kEtherTypeIpv4);
-  writer.AddIpv4WithRouterAlert(source, destination, kIpProtocolIgmp, kTtl, message.size());
+  writer.AddIpv4WithRouterAlert(source, destination, kIpProtocolIgmp, kLinkTtl, message.size());
   writer.AddBytes(message);
   return writer.Finish();
 }
 
-constexpr uint8_t kHopLimit = 1;
+constexpr uint8_t kLinkHopLimit = 1;
 constexpr size_t kLeastQueryBytes = 24;
 // Router alert with value 0, MLD (RFC 2711, 2.1), and an empty PadN.
-constexpr RouterAlertLayout kRouterAlert{kIpProtocolIcmpv6, 0, {5, 2, 0, 0, 1, 0}};
+constexpr RouterAlertLayout kMldRouterAlert{kIpProtocolIcmpv6, 0, {5, 2, 0, 0, 1, 0}};
 
 Frame::const_pointer BytesOf(const void* layout) {
   return static_cast<Frame::const_pointer>(layout);
@@ -104,7 +100,7 @@ FrameResult CheckIgmpQuery(const IpView& ip, bool& is_old) {
   if (ip.payload.size() < sizeof(IgmpLayout)) return FrameResult::kTruncated;
   if (InternetChecksum(ip.payload) != 0) return FrameResult::kBadChecksum;
   if (ip.payload[0] != kQuery) return FrameResult::kNotForUs;
-  if (ip.hop_limit != kTtl) return FrameResult::kBadHeader;
+  if (ip.hop_limit != kLinkTtl) return FrameResult::kBadHeader;
   const size_t size = ip.payload.size();
   if (size > sizeof(IgmpLayout) && size < kLeastQuery3Bytes) return FrameResult::kTruncated;
   is_old = size == sizeof(IgmpLayout);
@@ -117,16 +113,16 @@ Frame MakeListenerReport(const Gid& source, const std::vector<Gid>& groups, Memb
   const Frame message = MakeMessage(groups, joined ? kChangeToExclude : kChangeToInclude);
   FrameWriter writer({link.source, MulticastMac(kAllMldRouters), link.vlan_id},
                      wire::kEtherTypeIpv6);
-  writer.AddIpv6(source, kAllMldRouters, kIpProtocolHopByHop, kHopLimit,
-                 sizeof(kRouterAlert) + message.size());
-  writer.Add(kRouterAlert);
+  writer.AddIpv6(source, kAllMldRouters, kIpProtocolHopByHop, kLinkHopLimit,
+                 sizeof(kMldRouterAlert) + message.size());
+  writer.Add(kMldRouterAlert);
   writer.AddIcmpv6(source, kAllMldRouters, message);
   return writer.Finish();
 }
 
 FrameResult CheckListenerQuery(const IpView& ip) {
   if (ip.payload.size() < kLeastQueryBytes) return FrameResult::kTruncated;
-  if (ip.hop_limit != kHopLimit) return FrameResult::kBadHeader;
+  if (ip.hop_limit != kLinkHopLimit) return FrameResult::kBadHeader;
   return IsLinkLocal(ip.source) ? FrameResult::kTaken : FrameResult::kBadAddress;
 }
 
