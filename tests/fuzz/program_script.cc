@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "nic/objects/numbers.h"
 #include "pipeline/shm/rings/doorbells.h"
 
 namespace uroce::fuzz {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "nic/ucma/responses.h"
+#include "pipeline/shm/abi/uroce_capture.h"
 #include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/fuzz/program_script.h"
 

@@ -10,7 +10,7 @@ namespace uroce::transport {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kTimeout = 67'108'864;
+constexpr int64_t kAckTimeoutNs = 67'108'864;
 
 ScriptConfig At(uint32_t psn) {
   return {.sq_psn = psn, .rq_psn = psn, .timeout = 14, .retry_count = 6};
@@ -43,7 +43,7 @@ TEST(GoldenRequester, ReadEndsWithLastAfterALostLast) {
   s.Receive("READ_RESPONSE_MIDDLE psn=001201 len=1024");
   s.Receive("READ_RESPONSE_MIDDLE psn=001202 len=1024");
   s.Receive("READ_RESPONSE_MIDDLE psn=001203 len=1024").Quiet();
-  s.At(kTimeout).SendsNext("READ_REQUEST psn=001204 len=904 ackreq");
+  s.At(kAckTimeoutNs).SendsNext("READ_REQUEST psn=001204 len=904 ackreq");
   EXPECT_EQ(s.sent().header.reth.va, 0x9000u);
   s.Receive("READ_RESPONSE_LAST psn=001204 len=904 msn=1").Completes({"0 READ SUCCESS"});
 }
@@ -54,7 +54,7 @@ TEST(GoldenRequester, ReadGoesOnWithFirst) {
   s.At(0).Post(Read(5000, 0x8000)).Sends({"READ_REQUEST psn=001400 len=5000 ackreq"});
   s.Receive("READ_RESPONSE_FIRST psn=001400 len=1024 msn=1");
   s.Receive("READ_RESPONSE_MIDDLE psn=001401 len=1024");
-  s.At(kTimeout).Sends({"READ_REQUEST psn=001402 len=2952 ackreq"});
+  s.At(kAckTimeoutNs).Sends({"READ_REQUEST psn=001402 len=2952 ackreq"});
   s.Receive("READ_RESPONSE_FIRST psn=001402 len=1024 msn=1");
   s.Receive("READ_RESPONSE_MIDDLE psn=001403 len=1024");
   s.Receive("READ_RESPONSE_LAST psn=001404 len=904 msn=1").Completes({"0 READ SUCCESS"});
@@ -81,7 +81,7 @@ TEST(GoldenRequester, AcksInsideTheMessageAreNoCompletion) {
   const Texts all = {"WRITE_FIRST psn=001600 len=1024", "WRITE_MIDDLE psn=001601 len=1024",
                      "WRITE_MIDDLE psn=001602 len=1024", "WRITE_MIDDLE psn=001603 len=1024",
                      "WRITE_LAST psn=001604 len=904 ackreq"};
-  s.Sends(all).At(kTimeout).Sends(all);
+  s.Sends(all).At(kAckTimeoutNs).Sends(all);
   for (int i = 0; i < 4; ++i) s.Receive("ACK psn=001603 msn=0").Nothing().Quiet();
   s.Receive("ACK psn=001604 msn=1").Completes({"0 WRITE SUCCESS"});
 }
@@ -90,7 +90,7 @@ TEST(GoldenRequester, AcksInsideTheMessageAreNoCompletion) {
 TEST(GoldenRequester, SendIsRepeatedWhenItsAckIsLost) {
   Script s(At(0x1800));
   s.At(0).Post(Send(64)).Sends({"SEND_ONLY psn=001800 len=64 ackreq"});
-  s.At(kTimeout).Sends({"SEND_ONLY psn=001800 len=64 ackreq"});
+  s.At(kAckTimeoutNs).Sends({"SEND_ONLY psn=001800 len=64 ackreq"});
   s.Receive("ACK psn=001800 msn=1").Completes({"0 SEND SUCCESS"});
 }
 
@@ -136,8 +136,8 @@ TEST(GoldenRequester, AnAckPastALostReadResponse) {
 TEST(GoldenRequester, AFutureAckIsIgnored) {
   Script s(At(0x2800));
   s.At(0).Post(Send(64)).Sends({"SEND_ONLY psn=002800 len=64 ackreq"});
-  s.Receive("ACK psn=002805 msn=1").Nothing().Deadline(Nanos(kTimeout));
-  s.At(kTimeout).Sends({"SEND_ONLY psn=002800 len=64 ackreq"});
+  s.Receive("ACK psn=002805 msn=1").Nothing().Deadline(Nanos(kAckTimeoutNs));
+  s.At(kAckTimeoutNs).Sends({"SEND_ONLY psn=002800 len=64 ackreq"});
 }
 
 // [3.2.read.gap] Case 25: the replayed MIDDLE is lost as well.
@@ -151,7 +151,7 @@ TEST(GoldenRequester, AMiddleLostTwice) {
   // The rest of the replay: still the same loss for all that can be told, so the timer decides.
   s.At(10 * kMs).Receive("READ_RESPONSE_MIDDLE psn=002903 len=1024").Does("").Quiet();
   s.Receive("READ_RESPONSE_LAST psn=002904 len=904 msn=1").Does("").Quiet();
-  s.At(10 * kMs + kTimeout).Sends({"READ_REQUEST psn=002902 len=2952 ackreq"});
+  s.At(10 * kMs + kAckTimeoutNs).Sends({"READ_REQUEST psn=002902 len=2952 ackreq"});
   s.Receive("READ_RESPONSE_MIDDLE psn=002902 len=1024");
   s.Receive("READ_RESPONSE_MIDDLE psn=002903 len=1024");
   s.Receive("READ_RESPONSE_LAST psn=002904 len=904 msn=1").Completes({"0 READ SUCCESS"});
