@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "nic/objects/numbers.h"
 #include "tests/fuzz/program_script.h"
 
 namespace uroce::fuzz {

@@ -8,7 +8,7 @@
 namespace uroce::transport {
 namespace {
 
-constexpr int64_t kTimeout = 67'108'864;  // Code 14.
+constexpr int64_t kFirstTimeout = 67'108'864;  // Code 14.
 
 // [3.2.timeout 3.3.timeout 2.psn.wrap] IBTA vol. 1, 9.7.6.1.3: 4.096 us * 2^code; across the PSN
 // wrap.
@@ -17,20 +17,23 @@ TEST(RequesterRetry, TimeoutResendsFromOldestUnacked) {
   s.At(0).Post(Write(1500));
   s.Sends({"WRITE_FIRST psn=ffffff len=1024", "WRITE_LAST psn=000000 len=476 ackreq"});
   s.At(5'000).Receive("ACK psn=ffffff msn=0");
-  s.At(5'000 + kTimeout - 1).Quiet();
-  s.At(5'000 + kTimeout).Sends({"WRITE_LAST psn=000000 len=476 ackreq"});
+  s.At(5'000 + kFirstTimeout - 1).Quiet();
+  s.At(5'000 + kFirstTimeout).Sends({"WRITE_LAST psn=000000 len=476 ackreq"});
   EXPECT_EQ(s.counters().local_ack_timeout_err, 1u);
-  s.At(5'010 + kTimeout).Receive("ACK psn=000000 msn=1").Completes({"0 WRITE SUCCESS"});
+  s.At(5'010 + kFirstTimeout).Receive("ACK psn=000000 msn=1").Completes({"0 WRITE SUCCESS"});
 }
 
 // [3.1.6] The timer starts with the first packet, restarts on progress, stops at the end.
 TEST(RequesterRetry, TheTimerRunsOnlyWhileSomethingIsOutstanding) {
   Script s;
   s.At(0).Deadline(kNever).Post(Send(8)).Deadline(kNever);
-  s.Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(kTimeout));
-  s.At(10).Post(Send(8)).Sends({"SEND_ONLY psn=000101 len=8 ackreq"}).Deadline(Nanos(kTimeout));
-  s.At(20).Receive("ACK psn=000100 msn=1").Deadline(Nanos(20 + kTimeout));
-  s.At(30).Receive("ACK psn=000100 msn=1").Deadline(Nanos(20 + kTimeout));
+  s.Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(kFirstTimeout));
+  s.At(10)
+      .Post(Send(8))
+      .Sends({"SEND_ONLY psn=000101 len=8 ackreq"})
+      .Deadline(Nanos(kFirstTimeout));
+  s.At(20).Receive("ACK psn=000100 msn=1").Deadline(Nanos(20 + kFirstTimeout));
+  s.At(30).Receive("ACK psn=000100 msn=1").Deadline(Nanos(20 + kFirstTimeout));
   s.At(40).Receive("ACK psn=000101 msn=2").Deadline(kNever);
 }
 
@@ -39,7 +42,7 @@ TEST(RequesterRetry, EachReadResponseRestartsTheTimer) {
   Script s;
   s.At(0).Post(Read(3000)).Sends({"READ_REQUEST psn=000100 len=3000 ackreq"});
   s.At(100).Receive("READ_RESPONSE_FIRST psn=000100 len=1024 msn=1");
-  s.Deadline(Nanos(100 + kTimeout));
+  s.Deadline(Nanos(100 + kFirstTimeout));
 }
 
 // [3.3.timeout] Code 0 means no timer.
@@ -52,7 +55,7 @@ TEST(RequesterRetry, TimeoutCodeZeroMeansNever) {
 TEST(RequesterRetry, TimeoutCodesDouble) {
   EXPECT_EQ(AckTimeout(1), Nanos(8'192));
   EXPECT_EQ(AckTimeout(8), Nanos(1'048'576));
-  EXPECT_EQ(AckTimeout(14), Nanos(kTimeout));
+  EXPECT_EQ(AckTimeout(14), Nanos(kFirstTimeout));
   EXPECT_EQ(AckTimeout(31), Nanos(int64_t{4096} << 31));
 }
 
@@ -61,9 +64,9 @@ TEST(RequesterRetry, TimeoutCodesDouble) {
 TEST(RequesterRetry, RetryCountTwoMeansThreeTransmissions) {
   Script s({.retry_count = 2});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
-  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Nothing();
-  s.At(3 * kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Nothing();
-  s.At(7 * kTimeout).Quiet().Completes({"0 SEND RETRY_EXC_ERR"}).State(QpState::kErr);
+  s.At(kFirstTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Nothing();
+  s.At(3 * kFirstTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Nothing();
+  s.At(7 * kFirstTimeout).Quiet().Completes({"0 SEND RETRY_EXC_ERR"}).State(QpState::kErr);
   s.Deadline(kNever);
   EXPECT_EQ(s.counters().retry_exceeded_err, 1u);
   EXPECT_EQ(s.counters().local_ack_timeout_err, 3u);
@@ -75,25 +78,25 @@ TEST(RequesterRetry, WhatIsHeldRunsOutOfRetries) {
   s.qp().OnHeld(Nanos(0));
   s.Deadline(kNever).Post(Send(8));
   s.qp().OnHeld(Nanos(0));
-  s.Deadline(Nanos(kTimeout)).At(10);
+  s.Deadline(Nanos(kFirstTimeout)).At(10);
   s.qp().OnHeld(Nanos(10));
-  s.Deadline(Nanos(kTimeout)).At(kTimeout).Nothing().Deadline(kNever);
-  s.qp().OnHeld(Nanos(kTimeout));
-  s.At(3 * kTimeout).Quiet().Completes({"0 SEND RETRY_EXC_ERR"}).State(QpState::kErr);
+  s.Deadline(Nanos(kFirstTimeout)).At(kFirstTimeout).Nothing().Deadline(kNever);
+  s.qp().OnHeld(Nanos(kFirstTimeout));
+  s.At(3 * kFirstTimeout).Quiet().Completes({"0 SEND RETRY_EXC_ERR"}).State(QpState::kErr);
   s.Deadline(kNever);
 }
 
 TEST(RequesterRetry, WhatIsHeldWithoutATimerWaits) {
   Script s({.timeout = 0});
   s.Post(Send(8)).qp().OnHeld(Nanos(0));
-  s.Deadline(kNever).At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.Deadline(kNever).At(kFirstTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
 }
 
 // Neither a timeout nor the packets after it are a resend: nothing had left.
 TEST(RequesterRetry, WhatWasHeldLeavesForTheFirstTime) {
   Script s;
   s.Post(Send(8)).qp().OnHeld(Nanos(0));
-  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.At(kFirstTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   s.Receive("ACK psn=000100 msn=1").Completes({"0 SEND SUCCESS"}).Deadline(kNever);
   EXPECT_EQ(s.counters().retransmitted_pkts, 0u);
 }
@@ -102,13 +105,13 @@ TEST(RequesterRetry, WhatWasHeldLeavesForTheFirstTime) {
 // often.
 TEST(RequesterRetry, TimeoutsInARowDoubleUpToFourTimes) {
   Script s;
-  s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(kTimeout));
+  s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(kFirstTimeout));
   int64_t now = 0;
   for (const int times : {1, 2, 4, 4, 4, 4, 4}) {
-    now += times * kTimeout;
+    now += times * kFirstTimeout;
     s.At(now - 1).Quiet().At(now).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   }
-  s.Deadline(Nanos(now + 4 * kTimeout)).State(QpState::kRts);
+  s.Deadline(Nanos(now + 4 * kFirstTimeout)).State(QpState::kRts);
 }
 
 // [3.3.back-off] Progress shows that the peer keeps up again.
@@ -116,19 +119,19 @@ TEST(RequesterRetry, ProgressEndsTheBackOff) {
   Script s;
   s.At(0).Post(Send(8)).Post(Send(8));
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
-  s.At(kTimeout);
+  s.At(kFirstTimeout);
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
-  s.Deadline(Nanos(3 * kTimeout));
-  s.At(kTimeout + 10).Receive("ACK psn=000100 msn=1").Deadline(Nanos(2 * kTimeout + 10));
+  s.Deadline(Nanos(3 * kFirstTimeout));
+  s.At(kFirstTimeout + 10).Receive("ACK psn=000100 msn=1").Deadline(Nanos(2 * kFirstTimeout + 10));
 }
 
 // [3.3.back-off] A queue pair that is used again starts anew.
 TEST(RequesterRetry, ResetEndsTheBackOff) {
   Script s;
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
-  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.At(kFirstTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   s.Modify(QpState::kReset).Modify(QpState::kInit).Modify(QpState::kRtr).Modify(QpState::kRts);
-  s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(2 * kTimeout));
+  s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(2 * kFirstTimeout));
 }
 
 // [3.3.progress] Progress refills the counter. 7 is just seven.
@@ -136,11 +139,11 @@ TEST(RequesterRetry, ProgressRefillsTheRetries) {
   Script s({.path_mtu = 256, .retry_count = 1});
   s.At(0).Post(Write(512));
   s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
-  s.At(kTimeout);
+  s.At(kFirstTimeout);
   s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
   s.Receive("ACK psn=000100 msn=0");
-  s.At(2 * kTimeout).Sends({"WRITE_LAST psn=000101 len=256 ackreq"});
-  s.At(4 * kTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
+  s.At(2 * kFirstTimeout).Sends({"WRITE_LAST psn=000101 len=256 ackreq"});
+  s.At(4 * kFirstTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
 }
 
 // [3.3.retries]
@@ -148,9 +151,9 @@ TEST(RequesterRetry, RetryCountSevenIsFinite) {
   Script s({.retry_count = 7});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   for (const int at : {1, 3, 7, 11, 15, 19, 23}) {
-    s.At(at * kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+    s.At(at * kFirstTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   }
-  s.At(27 * kTimeout - 1).Nothing().At(27 * kTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
+  s.At(27 * kFirstTimeout - 1).Nothing().At(27 * kFirstTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
 }
 
 // [3.2.nak.sequence 3.4.message] ACK everything before P, go back to P. Section 3.4: MIDDLE and
@@ -211,7 +214,7 @@ TEST(RequesterRetry, TimeoutInAReadAsksForTheTailAndRepeatsWhatFollows) {
            "COMPARE_SWAP psn=000103 compare=1 swap=2 ackreq",
            "READ_REQUEST psn=000104 len=8 ackreq"});
   s.Receive("READ_RESPONSE_FIRST psn=000100 len=1024 msn=1");
-  s.At(kTimeout).SendsNext("READ_REQUEST psn=000101 len=1976 ackreq");
+  s.At(kFirstTimeout).SendsNext("READ_REQUEST psn=000101 len=1976 ackreq");
   EXPECT_EQ(s.sent().header.reth.va, 0x4000u + 1024);
   EXPECT_EQ(s.sent().header.reth.length_bytes, 1976u);
   s.Sends(
@@ -224,7 +227,7 @@ TEST(RequesterRetry, AnAckThatOvertakesTheResendSkipsIt) {
   s.At(0).Post(Send(8)).Post(Send(8)).Post(Send(8));
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq",
            "SEND_ONLY psn=000102 len=8 ackreq"});
-  s.At(kTimeout).Receive("ACK psn=000101 msn=2");
+  s.At(kFirstTimeout).Receive("ACK psn=000101 msn=2");
   s.Sends({"SEND_ONLY psn=000102 len=8 ackreq"});
   s.Completes({"0 SEND SUCCESS", "1 SEND SUCCESS"});
 }
@@ -239,7 +242,7 @@ TEST(RequesterRetry, AnRnrNakWaitsAndResends) {
   s.Quiet().Deadline(Nanos(641'000));
   s.Post(Send(8)).At(640'999).Quiet();
   s.At(641'000).Sends({"SEND_ONLY psn=000101 len=8 ackreq", "SEND_ONLY psn=000102 len=8 ackreq"});
-  s.Deadline(Nanos(641'000 + kTimeout));
+  s.Deadline(Nanos(641'000 + kFirstTimeout));
   EXPECT_EQ(s.counters().rnr_nak_retry_err, 1u);
   EXPECT_EQ(s.counters().local_ack_timeout_err, 0u);
 }
@@ -315,7 +318,7 @@ TEST(RequesterRetry, AnRnrNakBehindALostReadResponseWaitsToo) {
   s.At(2'000).Receive("RNR_NAK psn=000101 msn=1 timer=12").Quiet().Deadline(Nanos(641'000));
   s.At(640'999).Quiet().At(641'000);
   s.Sends({"READ_REQUEST psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
-  s.Deadline(Nanos(641'000 + kTimeout));
+  s.Deadline(Nanos(641'000 + kFirstTimeout));
   EXPECT_EQ(s.counters().rnr_nak_retry_err, 1u);
 }
 
@@ -368,7 +371,7 @@ TEST(RequesterRetry, ANakAfterATimeoutGoesBackAgain) {
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
   s.Receive("NAK_SEQ psn=000100 msn=0");
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
-  s.At(kTimeout);
+  s.At(kFirstTimeout);
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
   s.Receive("NAK_SEQ psn=000100 msn=0");
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
@@ -379,10 +382,10 @@ TEST(RequesterRetry, ANakAfterATimeoutGoesBackAgain) {
 TEST(RequesterRetry, ANakAfterATimeoutCostsNoSecondRetry) {
   Script s({.retry_count = 1});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
-  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.At(kFirstTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   s.Receive("NAK_SEQ psn=000100 msn=0").Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   s.Receive("NAK_SEQ psn=000100 msn=0").Quiet().State(QpState::kRts);
-  s.At(3 * kTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
+  s.At(3 * kFirstTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
 }
 
 // [3.3.retries.once] The short end of a READ's response arrives each time, its long beginning
@@ -391,11 +394,11 @@ TEST(RequesterRetry, AnImpliedNakAfterATimeoutCostsNoSecondRetry) {
   Script s({.retry_count = 2});
   s.At(0).Post(Read(1025)).Sends({"READ_REQUEST psn=000100 len=1025 ackreq"});
   for (const int at : {1, 3}) {
-    s.At(at * kTimeout).Sends({"READ_REQUEST psn=000100 len=1025 ackreq"});
+    s.At(at * kFirstTimeout).Sends({"READ_REQUEST psn=000100 len=1025 ackreq"});
     s.Receive("READ_RESPONSE_LAST psn=000101 len=1 msn=1");
     s.Sends({"READ_REQUEST psn=000100 len=1025 ackreq"}).State(QpState::kRts);
   }
-  s.At(7 * kTimeout).Completes({"0 READ RETRY_EXC_ERR"});
+  s.At(7 * kFirstTimeout).Completes({"0 READ RETRY_EXC_ERR"});
 }
 
 // [3.3.retries.once 3.3.progress] Progress ends it: then a NAK counts again.
@@ -403,10 +406,10 @@ TEST(RequesterRetry, ANakAfterProgressCostsARetry) {
   Script s({.path_mtu = 256, .retry_count = 1});
   s.At(0).Post(Write(512));
   s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
-  s.At(kTimeout);
+  s.At(kFirstTimeout);
   s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
   s.Receive("NAK_SEQ psn=000101 msn=0").Sends({"WRITE_LAST psn=000101 len=256 ackreq"});
-  s.At(2 * kTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
+  s.At(2 * kFirstTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
 }
 
 }  // namespace
