@@ -146,8 +146,8 @@ void ForgetBinding(const KeyTable& keys, const std::optional<WindowBinding>& for
   }
 }
 
-WindowChange Outcome(const KeyTable& keys, ChangeResult result,
-                     const std::optional<WindowBinding>& former) {
+WindowChange OutcomeOfChange(const KeyTable& keys, ChangeResult result,
+                             const std::optional<WindowBinding>& former) {
   if (result != ChangeResult::kChanged) return {};
   ForgetBinding(keys, former);
   return {.done = true, .has_ended = former.has_value(), .former_qpn = former ? former->qpn : 0};
@@ -160,7 +160,8 @@ WindowChange BindWindow(const KeyTable& keys, const BindRequest& request, const 
   if (window == nullptr || !AllowsAccess(window->type(), request.access)) return {};
   const auto variant = static_cast<uint8_t>(request.new_key);
   std::optional<WindowBinding> former;
-  if (request.length_bytes == 0) return Outcome(keys, window->Unbind(variant, former), former);
+  if (request.length_bytes == 0)
+    return OutcomeOfChange(keys, window->Unbind(variant, former), former);
   const MemoryRegion* region = keys.Find(request.region_key);
   if (region == nullptr || !MayGrant(*region, request, user.pd)) return {};
   // Counted before the window grants anything, so that a deregistration does not miss it.
@@ -172,14 +173,14 @@ WindowChange BindWindow(const KeyTable& keys, const BindRequest& request, const 
                               .qpn = window->type() == Type::kType2 ? user.qpn : 0};
   const ChangeResult result = window->Bind(binding, variant, former);
   if (result != ChangeResult::kChanged) ForgetBinding(keys, binding);
-  return Outcome(keys, result, former);
+  return OutcomeOfChange(keys, result, former);
 }
 
 WindowChange InvalidateWindow(const KeyTable& keys, uint32_t key, uint32_t pd) {
   MemoryWindow* const window = FindWindow(keys, key, pd);
   if (window == nullptr) return {};
   std::optional<WindowBinding> former;
-  return Outcome(keys, window->Invalidate(key, former), former);
+  return OutcomeOfChange(keys, window->Invalidate(key, former), former);
 }
 
 void ReleaseBinding(const KeyTable& keys, const MemoryWindow& window) {
