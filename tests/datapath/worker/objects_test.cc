@@ -6,11 +6,15 @@
 
 #include <map>
 
+#include "pipeline/shm/abi/uroce_arena.h"
+
 namespace uroce::datapath {
 namespace {
 
-/// The table never looks into a queue pair.
-QueuePair* Named(uint32_t number) { return reinterpret_cast<QueuePair*>(uintptr_t{number} * 8); }
+/// The table never looks into a queue pair: an address where one could be is enough.
+QueuePair* Named(uint32_t number) {
+  return reinterpret_cast<QueuePair*>(uintptr_t{number} * UROCE_LINE);
+}
 
 class QpnTableTest : public testing::Test {
  protected:
