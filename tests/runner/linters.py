@@ -98,21 +98,24 @@ def changed_files():
     return {*changed.splitlines(), *new.splitlines()}
 
 
+TIDY_BUILD = "build-tidy"  # Configured alone: it has a command for each source, and no objects.
+
+
 def tidy_one(source):
-    return run(["clang-tidy", "--quiet", "-p", "build", source])
+    return run(["clang-tidy", "--quiet", "-p", TIDY_BUILD, source])
 
 
 def run_tidy(results, options):
-    error = configure("build", ["-Dbuildtype=release"])
+    error = configure(TIDY_BUILD, ["-Dbuildtype=release", "-Db_pch=false"])
     if error:
         results.add_failure("clang-tidy", error)
         return
-    commands = json.loads((ROOT / "build" / "compile_commands.json").read_text(encoding="utf-8"))
-    built = {os.path.relpath(ROOT / "build" / entry["file"], ROOT): entry["command"]
-             for entry in commands}
+    folder = ROOT / TIDY_BUILD
+    commands = json.loads((folder / "compile_commands.json").read_text(encoding="utf-8"))
+    built = {os.path.relpath(folder / entry["file"], ROOT): entry["command"] for entry in commands}
     sources = [name for name in tracked(".cc", ".c")
                if name in built and not name.startswith("tests/")]
-    record, tidy_keys = TidyRecord(ROOT / "build" / "tidy-clean"), TidyKeys()
+    record, tidy_keys = TidyRecord(folder / "tidy-clean"), TidyKeys()
     keys = {source: tidy_keys.of(source, built[source]) for source in sources}
     unknown = [source for source in sources if not record.is_clean(source, keys[source])]
     changed = set() if options.long else changed_files()
