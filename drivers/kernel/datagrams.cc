@@ -386,10 +386,10 @@ DatagramWriter::DatagramWriter() : burst_(new Burst) {}
 DatagramWriter::~DatagramWriter() = default;
 
 SentFrames DatagramWriter::Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count) {
-  auto& [sender, messages] = *burst_;
+  auto& messages = burst_->messages;
   // Frames are dropped that have no route, that are too long for their path, or not for a UDP
   // socket.
-  return sender.Send(
+  return burst_->sender.Send(
       frames, count,
       [&](const FrameGroups& groups, rte_mbuf* const* rest) {
         messages.Make(sockets, groups, rest);

@@ -185,9 +185,9 @@ PacketWriter::PacketWriter() : burst_(new Burst) {}
 PacketWriter::~PacketWriter() = default;
 
 SentFrames PacketWriter::Send(const Fd& socket, rte_mbuf** frames, uint16_t count) {
-  auto& [sender, messages] = *burst_;
+  auto& messages = burst_->messages;
   // Frames are dropped when the interface is down or gone, or they are too long for it.
-  return sender.Send(
+  return burst_->sender.Send(
       frames, count,
       [&](const FrameGroups& groups, rte_mbuf* const* rest) {
         messages.Make(groups, rest);
