@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that connect by librdmacm: rdmacm-utils, perftest with -R, fio, UCX, sockets over
 rsockets."""
+from pathlib import Path
+
 from lab import find_list, next_port
 from process import Failed, run, wait_until
 
@@ -134,16 +136,32 @@ UCX_EXAMPLE = "/usr/share/doc/libucx-dev/examples/ucp_client_server.c"
 
 
 def build_ucx_example(directory):
-    """UCX's own example of a client that connects to a socket address, from its package."""
-    program = f"{directory}/ucp_client_server"
-    run(["cc", "-O1", "-w", UCX_EXAMPLE, "-o", program, "-lucp", "-lucs", "-lm"], 60)
+    """UCX's own example of a client that connects to a socket address, from its package. Its client
+    closes by force as soon as the last message has left, which may cut that message off; here the
+    client waits until the server has received it, for the file that RECEIVED names."""
+    text = Path(UCX_EXAMPLE).read_text(encoding="utf-8")
+    for before, statement in (
+            ("/* Close the endpoint to the client */", 'close(creat(getenv("RECEIVED"), 0600));'),
+            ("/* Close the endpoint to the server */",
+             'while (access(getenv("RECEIVED"), F_OK)) ucp_worker_progress(ucp_worker);')):
+        if text.count(before) != 1:
+            raise Failed(f"{UCX_EXAMPLE} has not one line {before}")
+        text = text.replace(before, statement)
+    source, program = Path(directory, "example.c"), Path(directory, "ucp_client_server")
+    source.write_text("#include <fcntl.h>\n" + text, encoding="utf-8")
+    run(["cc", "-O1", "-w", "-iquote", Path(UCX_EXAMPLE).parent, source, "-o", program, "-lucp",
+         "-lucs", "-lm"], 60)
     return program
 
 
 def ucx(lab, example, kind, *environment, count=10):
     """`count` messages of a kind, "tag", "am" or "stream", from a client on `b`."""
     port = next_port()
-    program = ["env", *environment, example, "-p", port, "-c", kind, "-i", count, "-s", 5000]
+    received = Path(f"{example}-{port}")
+    if kind == "am":  # Its server takes two messages that arrive together for one: no wait for all.
+        received.touch()
+    program = ["env", *environment, f"RECEIVED={received}", example, "-p", port, "-c", kind,
+               "-i", count, "-s", 5000]
     server_output, client_output = run_pair(lab, program, [*program, "-a", lab.a.address], port,
                                             server_ends=False)
     if f"iteration #{count}" not in client_output:
