@@ -167,7 +167,7 @@ CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdm
             const NicDevice* const its = nic.DeviceAt(device);
             return its == nullptr ? 0 : its->node_guid();
           },
-          [this](ucma::FileId file) { Signal(static_cast<uint32_t>(file)); }) {}
+          [this](ucma::FileId file) { return Signal(static_cast<uint32_t>(file)); }) {}
 
 CmFiles::~CmFiles() {
   sockets_.ForEach([this](uint32_t, OpenFile& file) { loop_.Forget(file.watch); });
@@ -195,13 +195,12 @@ void CmFiles::Close(uint32_t handle) {
   loop_.Forget(file->watch);
 }
 
-// If there is no room for more bytes, the program has enough unread ones to be woken.
-void CmFiles::Signal(uint32_t handle) {
+// If the socket has no room for another byte, the file is readable already.
+bool CmFiles::Signal(uint32_t handle) {
   const absl::StatusOr<OpenFile*> file = sockets_.Find(handle);
-  if (!file.ok()) return;
+  if (!file.ok()) return false;
   const uint8_t signal = 1;
-  static_cast<void>(
-      send((*file)->socket.get(), &signal, sizeof(signal), MSG_NOSIGNAL | MSG_DONTWAIT));
+  return send((*file)->socket.get(), &signal, sizeof(signal), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
 void CmFiles::Write(const uroce_write_cm& request, std::span<const uint8_t> bytes, Reply& reply) {
@@ -210,8 +209,8 @@ void CmFiles::Write(const uroce_write_cm& request, std::span<const uint8_t> byte
   const std::span<const uint8_t> response =
       std::span(answer.response).first(std::min<size_t>(answer.response.size(), UROCE_MAX_CM_OUT));
   reply.Add(uroce_write_cm_reply{.error = answer.error,
-                                 .signals = answer.emptied,
-                                 .old_signals = answer.old_emptied,
+                                 .signals = answer.signals,
+                                 .old_signals = answer.old_signals,
                                  .response_bytes = static_cast<uint32_t>(response.size())});
   reply.AddBytes(response);
 }

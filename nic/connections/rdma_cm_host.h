@@ -97,7 +97,7 @@ class CmFiles {
     EventLoop::Id watch = 0;
   };
   void Close(uint32_t handle);
-  void Signal(uint32_t handle);
+  bool Signal(uint32_t handle);
 
   EventLoop& loop_;
   HandleTable<OpenFile> sockets_;

@@ -389,7 +389,8 @@ int Files::LeaveMulticast(Call& call) {
   Id& id = ids_.at(membership.id);
   if (id.file != call.file_id) return EINVAL;
   client_.LeaveMulticast(id.endpoint, membership.membership);
-  Purge(call.file, [number](const WaitingEvent& event) { return event.membership == number; });
+  std::erase_if(call.file.events,
+                [number](const WaitingEvent& event) { return event.membership == number; });
   std::erase(id.memberships, number);
   memberships_.erase(found);
   return Respond(call.command, rdma_ucm_destroy_id_resp{membership.events_reported}, call.answer);

@@ -74,9 +74,9 @@ Answer Files::Write(FileId file_id, FileId old_file_id, std::span<const uint8_t>
     answer.error = command.number == RDMA_USER_CM_CMD_GET_OPTION ? ENOSYS : EINVAL;
   }
   if (answer.error != 0) answer.response.clear();
-  answer.emptied = std::exchange(file->emptied, 0);
+  answer.signals = TakeSurplus(*file);
   File* old_file = old_file_id == file_id ? nullptr : FindFile(old_file_id);
-  if (old_file != nullptr) answer.old_emptied = std::exchange(old_file->emptied, 0);
+  if (old_file != nullptr) answer.old_signals = TakeSurplus(*old_file);
   return answer;
 }
 
@@ -121,10 +121,14 @@ void Files::OnMulticast(const rdma_cm::Event& event) {
 }
 
 void Files::Enqueue(FileId file, const WaitingEvent& event) {
-  std::deque<WaitingEvent>& events = files_.at(file).events;
-  const bool was_empty = events.empty();
-  events.push_back(event);
-  if (was_empty) signal_(file);
+  File& its = files_.at(file);
+  its.events.push_back(event);
+  if (signal_(file)) ++its.signals;
+}
+
+uint32_t Files::TakeSurplus(File& file) {
+  const uint32_t kept = file.events.empty() ? 0 : std::min(file.signals, 1u);
+  return std::exchange(file.signals, kept) - kept;
 }
 
 bool Files::HasRoomForEvents(const Id& id) const {
@@ -141,7 +145,6 @@ int Files::GetEvent(Call& call) {
   if (call.file.events.empty()) return EAGAIN;
   WaitingEvent event = call.file.events.front();
   call.file.events.pop_front();
-  NoteEmptied(call.file, false);
   Id& id = ids_.at(event.id);
   if (event.request != rdma_cm::EndpointId()) {
     client_.TakeRequest(event.request);
@@ -165,7 +168,7 @@ int Files::MigrateId(Call& call) {
     std::vector<WaitingEvent> moving;
     const auto is_its = [&command](const WaitingEvent& event) { return event.id == command.id; };
     std::ranges::copy_if(old_file.events, std::back_inserter(moving), is_its);
-    Purge(old_file, is_its);
+    std::erase_if(old_file.events, is_its);
     for (const WaitingEvent& event : moving) Enqueue(call.file_id, event);
     old_file.ids.erase(command.id);
     call.file.ids.insert(command.id);
@@ -203,7 +206,7 @@ void Files::RemoveId(IdNumber number) {
   File& file = files_.at(id.file);
   client_.Destroy(id.endpoint);
   for (const MembershipNumber membership : id.memberships) memberships_.erase(membership);
-  Purge(file, [number](const WaitingEvent& event) { return event.id == number; });
+  std::erase_if(file.events, [number](const WaitingEvent& event) { return event.id == number; });
   file.ids.erase(number);
   by_endpoint_.erase(id.endpoint);
   ids_.erase(found);

@@ -38,10 +38,10 @@ int ParseCommand(std::span<const uint8_t> bytes, Command& command);
 /// The result of a command.
 struct Answer {
   int error = 0;  ///< 0 or a positive errno.
-  /// How often the event queue of the file (for MIGRATE_ID: of the file that the id came from) has
-  /// become empty since the last answer.
-  uint32_t emptied = 0;
-  uint32_t old_emptied = 0;
+  /// Signals that the program must take from the file (for MIGRATE_ID: from the file that the id
+  /// came from): all but one while events wait, and then all.
+  uint32_t signals = 0;
+  uint32_t old_signals = 0;
   std::vector<uint8_t> response;
 };
 
@@ -75,8 +75,9 @@ enum class FileId : uint32_t {};
 /// Control thread. The destructor destroys all ids of the program and tells their peers.
 class Files {
  public:
-  /// Called when events wait in a file that had none.
-  using Signal = std::function<void(FileId)>;
+  /// Called for each event that comes into a file, since a program that watches the file with
+  /// EPOLLET expects an edge for each. False: no signal fits, so many wait to be taken.
+  using Signal = std::function<bool(FileId)>;
   /// The node GUID as ibv_get_device_guid returns it; `device` is the service's index.
   using NodeGuid = std::function<uint64_t(uint32_t device)>;
 
@@ -125,7 +126,7 @@ class Files {
   struct File {
     std::deque<WaitingEvent> events;
     std::set<IdNumber> ids;
-    uint32_t emptied = 0;  ///< Not yet reported in an answer.
+    uint32_t signals = 0;  ///< Sent, and not yet reported in an answer. 0 only without events.
   };
   /// A command and the file that it was written to.
   struct Call {
@@ -143,16 +144,8 @@ class Files {
   void OnRequest(const rdma_cm::Event& event);
   void OnMulticast(const rdma_cm::Event& event);
   void Enqueue(FileId file, const WaitingEvent& event);
-  static void NoteEmptied(File& file, bool was_empty) {
-    if (!was_empty && file.events.empty()) ++file.emptied;
-  }
-  /// Removes the events for which `is_meant` is true.
-  template <typename IsMeant>
-  static void Purge(File& file, IsMeant is_meant) {
-    const bool was_empty = file.events.empty();
-    std::erase_if(file.events, is_meant);
-    NoteEmptied(file, was_empty);
-  }
+  /// The signals that the program must take, so that the file is readable only while events wait.
+  static uint32_t TakeSurplus(File& file);
 
   // ---- ids (files.cc) ----
   IdNumber AddId(FileId file, const Id& id);

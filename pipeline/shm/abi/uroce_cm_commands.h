@@ -12,8 +12,8 @@ enum uroce_cm_command { UROCE_OPEN_CM = 80, UROCE_WRITE_CM = 81 };
 
 /* OPEN_CM, without a body, opens a file of the connection manager, like an open of
  * /dev/infiniband/rdma_cm. Reply: uroce_handle; fd: one end of a pair of stream sockets, which the
- * program uses as that file. It is readable only while events wait: the daemon sends a byte when
- * the first event comes, and the shim takes a byte when a reply tells it to. The daemon ends the
+ * program uses as that file. It is readable only while events wait: the daemon sends a byte for
+ * each event, and the shim takes as many bytes as a reply tells it to. The daemon ends the
  * file when all copies of the program's end are closed. */
 
 /* WRITE_CM carries what the program wrote to such a file, laid out as in <rdma/rdma_user_cm.h>:

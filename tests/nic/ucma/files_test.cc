@@ -15,17 +15,30 @@ TEST_F(UcmaTest, WithoutEventsThereIsNothingToGet) {
       EAGAIN);
 }
 
-TEST_F(UcmaTest, OneSignalStandsForAllEventsThatWait) {
+// ucma_event_handler wakes the waiters for each event.
+TEST_F(UcmaTest, EachEventIsSignalledAndASignalStaysUntilTheLastIsTaken) {
   for (uint64_t uid = 1; uid <= 3; ++uid) {
     EXPECT_EQ(client.Resolve(client.CreateId(uid), Address(2, kPort)), 0);
   }
   EXPECT_EQ(client.signals(), 0);
   Run();
+  EXPECT_EQ(client.signals(), 3);
   for (uint64_t uid = 1; uid <= 3; ++uid) {
-    EXPECT_EQ(client.signals(), 1);
     EXPECT_EQ(client.Take(Kind::kAddressResolved).uid, uid);
+    EXPECT_EQ(client.signals(), uid < 3 ? 1 : 0);
   }
-  EXPECT_EQ(client.signals(), 0);
+}
+
+TEST_F(UcmaTest, AnEventBehindAnUnreadOneIsSignalledToo) {
+  const uint32_t first = client.CreateId(1);
+  const uint32_t second = client.CreateId(2);
+  EXPECT_EQ(client.Resolve(first, Address(2, kPort)), 0);
+  Run();
+  EXPECT_EQ(client.signals(), 1);
+  EXPECT_EQ(client.Resolve(second, Address(2, kPort)), 0);
+  EXPECT_EQ(client.signals(), 1);
+  Run();
+  EXPECT_EQ(client.signals(), 2);
 }
 
 TEST_F(UcmaTest, AnIdEndsWithTheNumberOfEventsThatWereReportedOfIt) {
@@ -101,7 +114,7 @@ TEST_F(UcmaTest, TheLastEventOfAFileTakesItsSignalAlong) {
   const uint32_t id = client.CreateId(1);
   EXPECT_EQ(client.Resolve(id, Address(2, kPort)), 0);
   Run();
-  EXPECT_EQ(client.Migrate(id, kOtherFile).old_emptied, 1u);
+  EXPECT_EQ(client.Migrate(id, kOtherFile).old_signals, 1u);
   EXPECT_EQ(client.signals(kFile), 0);
   EXPECT_EQ(client.signals(kOtherFile), 1);
 }

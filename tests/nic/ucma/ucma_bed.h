@@ -44,7 +44,10 @@ class UcmaProgram {
   explicit UcmaProgram(rdma_cm::Host& host)
       : files_(
             *host.service, {}, [](Qpn) { return true; }, [](uint32_t) { return kNodeGuid; },
-            [this](FileId file) { ++signals_[file]; }) {}
+            [this](FileId file) {
+              ++signals_[file];
+              return true;
+            }) {}
 
   static constexpr uint64_t kNodeGuid = 0x0102030405060708;
   static constexpr FileId kFile{1};
@@ -61,8 +64,8 @@ class UcmaProgram {
   Answer WriteBytes(const std::vector<uint8_t>& bytes, FileId file = kFile,
                     FileId old_file = kFile) {
     Answer answer = files_.Write(file, old_file, bytes);
-    signals_[file] -= static_cast<int>(answer.emptied);
-    signals_[old_file] -= static_cast<int>(answer.old_emptied);
+    signals_[file] -= static_cast<int>(answer.signals);
+    signals_[old_file] -= static_cast<int>(answer.old_signals);
     return answer;
   }
   template <typename Body>
@@ -157,7 +160,7 @@ class UcmaProgram {
     EXPECT_EQ(event.event, static_cast<uint32_t>(kind));
     return event;
   }
-  bool HasEvent(FileId file = kFile) { return signals(file) == 1; }
+  bool HasEvent(FileId file = kFile) { return signals(file) != 0; }
   template <typename Response>
   Response Query(uint32_t id, uint32_t option) {
     rdma_ucm_query body{};
