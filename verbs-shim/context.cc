@@ -62,7 +62,8 @@ int CountProcessors() {
 
 void FillContext(Context& context, int async_fd, int cmd_fd) {
   verbs_context& verbs = context.verbs;
-  verbs.sz = sizeof(verbs);
+  // Slots of newer headers stand before query_port, and are not ours.
+  verbs.sz = sizeof(verbs) - offsetof(verbs_context, query_port);
   FillOps(verbs);
   ibv_context& base = verbs.context;
   base.device = &context.device->verbs;

@@ -195,6 +195,25 @@ UROCE_REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12");
 UROCE_REAL(ibv_rereg_mr, "IBVERBS_1.1");
 UROCE_REAL(ibv_dereg_mr, "IBVERBS_1.1");
 
+// Verbs of libibverbs 1.15 and 1.17, which older headers do not declare.
+
+/// ibv_mr_init_attr, as far as we read it.
+struct RegionAttributes {
+  size_t length;
+  int access;
+  uint64_t given;  ///< Which of the members below are there, and of those behind them.
+  uint64_t iova;
+  void* addr;
+};
+constexpr uint64_t kGivenIova = 1 << 0;
+constexpr uint64_t kGivenAddr = 1 << 1;
+constexpr uint64_t kGivenBuffer = 1 << 5;
+
+using RegMrEx = ibv_mr*(ibv_pd*, RegionAttributes*);
+using RegBufMr = ibv_mr*(ibv_pd*, void* buffer, void* addr, size_t length, int access);
+constinit RealFunction<RegMrEx> real_reg_mr_ex("ibv_reg_mr_ex", "IBVERBS_1.15");
+constinit RealFunction<RegBufMr> real_reg_buf_mr("ibv_reg_buf_mr", "IBVERBS_1.17");
+
 /// Regions with on-demand paging, for advice.
 pthread_mutex_t g_on_demand_mutex = PTHREAD_MUTEX_INITIALIZER;
 MemoryRegion* g_on_demand = nullptr;
@@ -228,6 +247,16 @@ ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned 
                          .addr = reinterpret_cast<uintptr_t>(addr),
                          .length = length,
                          .iova = iova});
+}
+
+/// Of memory of the program, also from ibv_alloc_buf. DMA-bufs and DMA handles are for devices.
+ibv_mr* Register(ibv_pd* pd, const RegionAttributes& wanted) {
+  if ((wanted.given & ~(kGivenIova | kGivenAddr | kGivenBuffer)) != 0) return FailWith(EOPNOTSUPP);
+  if ((wanted.given & kGivenAddr) == 0) return FailWith(EINVAL);
+  const bool has_iova = (wanted.given & kGivenIova) != 0;
+  return Register(pd, wanted.addr, wanted.length,
+                  has_iova ? wanted.iova : reinterpret_cast<uintptr_t>(wanted.addr),
+                  static_cast<unsigned>(wanted.access));
 }
 
 int Deregister(MemoryRegion& mr) {
@@ -399,6 +428,25 @@ UROCE_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t lengt
                                        int fd, int access) {
   if (IsOurs(pd->context)) return FailWith(EOPNOTSUPP);
   return real_ibv_reg_dmabuf_mr.CallOr(nullptr, pd, offset, length, iova, fd, access);
+}
+
+// The names in C++ are ours: newer headers declare libibverbs' own with types of theirs.
+ibv_mr* ExportedRegMrEx(ibv_pd* pd, RegionAttributes* attributes) __asm__("ibv_reg_mr_ex");
+ibv_mr* ExportedRegBufMr(ibv_pd* pd, void* buffer, void* addr, size_t length,
+                         int access) __asm__("ibv_reg_buf_mr");
+
+UROCE_EXPORT ibv_mr* ExportedRegMrEx(ibv_pd* pd, RegionAttributes* attributes) {
+  return IsOurs(pd->context) ? Register(pd, *attributes)
+                             : real_reg_mr_ex.CallOr(nullptr, pd, attributes);
+}
+
+UROCE_EXPORT ibv_mr* ExportedRegBufMr(ibv_pd* pd, void* buffer, void* addr, size_t length,
+                                      int access) {
+  if (!IsOurs(pd->context)) {
+    return real_reg_buf_mr.CallOr(nullptr, pd, buffer, addr, length, access);
+  }
+  return Register(pd, addr, length, reinterpret_cast<uintptr_t>(addr),
+                  static_cast<unsigned>(access));
 }
 
 UROCE_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length,

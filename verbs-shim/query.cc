@@ -17,6 +17,11 @@ UROCE_REAL(ibv_query_port, "IBVERBS_1.1");
 UROCE_REAL(ibv_query_pkey, "IBVERBS_1.1");
 UROCE_REAL(ibv_get_pkey_index, "IBVERBS_1.5");
 
+// A verb of libibverbs 1.16, which older headers do not declare.
+using QueryPortSpeed = int(ibv_context*, uint32_t port, uint64_t* speed);
+constinit RealFunction<QueryPortSpeed> real_query_port_speed("ibv_query_port_speed",
+                                                             "IBVERBS_1.16");
+
 constexpr uint16_t kDefaultPkey = 0xffff;
 /// Bytes of ibv_port_attr that the exported symbol fills: programs built with old headers have no
 /// more. Programs built with newer headers call the op, which takes a length.
@@ -111,6 +116,27 @@ int DescribePort(Context& context, uint8_t port, ibv_port_attr& attr) {
   return 0;
 }
 
+/// Units of 100 Mb/s that ibv_port_attr::active_speed means for one lane.
+uint64_t LaneSpeed(uint8_t active_speed) {
+  constexpr uint16_t kOfBit[] = {25, 50, 100, 100, 140, 250, 500, 1000};  // SDR to NDR
+  return active_speed == 0 ? 0 : kOfBit[__builtin_ctz(active_speed)];
+}
+
+/// Lanes that ibv_port_attr::active_width means: 1, 4, 8, 12, 2.
+uint64_t Lanes(uint8_t active_width) {
+  constexpr uint8_t kOfBit[] = {1, 4, 8, 12, 2};
+  const unsigned bit = active_width == 0 ? 0 : static_cast<unsigned>(__builtin_ctz(active_width));
+  return bit < sizeof(kOfBit) ? kOfBit[bit] : 0;
+}
+
+int PortSpeed(Context& context, uint32_t port, uint64_t* speed) {
+  if (port != 1) return EINVAL;
+  ibv_port_attr attr;
+  const int error = DescribePort(context, 1, attr);
+  if (error == 0) *speed = LaneSpeed(attr.active_speed) * Lanes(attr.active_width);
+  return error;
+}
+
 int CheckPkeyPlace(uint8_t port, int index) { return port == 1 && index == 0 ? 0 : EINVAL; }
 
 }  // namespace
@@ -163,6 +189,15 @@ UROCE_EXPORT int ibv_query_port(ibv_context* context, uint8_t port,
                                 _compat_ibv_port_attr* attributes) {
   if (!IsOurs(context)) return real_ibv_query_port.CallOr(ENOSYS, context, port, attributes);
   return QueryPort(context, port, reinterpret_cast<ibv_port_attr*>(attributes), kOldPortAttrBytes);
+}
+
+// The name in C++ is ours: newer headers declare libibverbs' own.
+int ExportedQueryPortSpeed(ibv_context* context, uint32_t port,
+                           uint64_t* speed) __asm__("ibv_query_port_speed");
+
+UROCE_EXPORT int ExportedQueryPortSpeed(ibv_context* context, uint32_t port, uint64_t* speed) {
+  return IsOurs(context) ? PortSpeed(*Ours(context), port, speed)
+                         : real_query_port_speed.CallOr(EOPNOTSUPP, context, port, speed);
 }
 
 UROCE_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {

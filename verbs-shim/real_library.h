@@ -42,8 +42,11 @@ class NextFunction {
 
 namespace uroce::shim {
 
+/// libc's dlopen, which our own stands in front of.
+void* RealDlopen(const char* path, int flags);
+
 /// The address of `name` in the real library, or null. Never our own definition: searches the real
-/// library's handle, and then the libraries behind ours in search order.
+/// library's handle, and then the libraries behind ours in search order. The address stays valid.
 void* FindReal(const char* name, const char* version);
 
 /// One function of the real library, looked up at its first call.

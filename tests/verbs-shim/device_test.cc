@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, ports, GIDs: docs/protocol/verbs-semantics.md, sections 1 to 3 and 10.
+#include <dlfcn.h>
+
 #include <cstring>
 
 #include "tests/verbs-shim/shim_fixture.h"
@@ -45,13 +47,22 @@ TEST_F(DeviceTest, EverySlotOfTheTablesIsFilled) {
   ASSERT_EQ(extended->sz, sizeof(verbs_context));
   const auto* slots = reinterpret_cast<void* const*>(extended);
   for (size_t i = 0; i < offsetof(verbs_context, _ABI_placeholder3) / sizeof(void*); ++i) {
-    if (i == offsetof(verbs_context, priv) / sizeof(void*)) continue;  // rdma-core's own.
     EXPECT_NE(slots[i], nullptr) << i;
   }
   const auto* ops = reinterpret_cast<void* const*>(&context_->ops);
   for (size_t i = 0; i < sizeof(context_->ops) / sizeof(void*); ++i) {
     EXPECT_NE(ops[i], nullptr) << i;
   }
+}
+
+TEST_F(DeviceTest, ThePortSpeedIsInUnitsOfOneHundredMegabits) {
+  int (*query)(ibv_context*, uint32_t, uint64_t*) = nullptr;
+  query = reinterpret_cast<decltype(query)>(dlsym(RTLD_DEFAULT, "ibv_query_port_speed"));
+  ASSERT_NE(query, nullptr);
+  uint64_t speed = 0;
+  ASSERT_EQ(query(context_, 1, &speed), 0);
+  EXPECT_EQ(speed, 1000u);
+  EXPECT_EQ(query(context_, 2, &speed), EINVAL);
 }
 
 TEST_F(DeviceTest, TheExportedQueryPortWritesOnlyTheOldStructure) {

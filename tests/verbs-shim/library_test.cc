@@ -82,8 +82,12 @@ TEST(LibraryTest, ExportsCarryTheNodesOfTheInstalledLibrary) {
   const std::set<std::string> known(real.begin(), real.end());
   const std::vector<std::string> exported = Symbols(UROCE_LIBRARY, true);
   EXPECT_GT(exported.size(), 50u);
+  const std::set<std::string> newer = {"ibv_reg_mr_ex@@IBVERBS_1.15",
+                                       "ibv_query_port_speed@@IBVERBS_1.16",
+                                       "ibv_reg_buf_mr@@IBVERBS_1.17"};
   for (const std::string& symbol : exported) {
     if (symbol == "ibv_query_gid_type") continue;  // Private to rdma-core: without a node.
+    if (newer.contains(symbol)) continue;          // Debian 12's library has none of them.
     EXPECT_TRUE(known.contains(symbol) || kHooks.contains(symbol)) << symbol;
   }
 }
@@ -97,7 +101,14 @@ TEST(LibraryTest, EveryPublicVerbOnAnObjectIsOurs) {
       "ibv_node_type_str", "ibv_port_state_str", "ibv_rate_to_mbps", "ibv_rate_to_mult",
       "ibv_wc_status_str", "mbps_to_ibv_rate", "mult_to_ibv_rate",
       // Reaches the device by verbs that are ours.
-      "ibv_resolve_eth_l2_from_gid"};
+      "ibv_resolve_eth_l2_from_gid",
+      // Verbs of newer libraries, which refuse them by the private part of our contexts, or serve
+      // them by memory of the program.
+      "_ibv_query_comp_cntr_caps", "ibv_alloc_buf", "ibv_alloc_dmah", "ibv_create_comp_cntr",
+      "ibv_dealloc_dmah", "ibv_destroy_comp_cntr", "ibv_dm_export_dmabuf_fd",
+      "ibv_export_buf_dmabuf_fd", "ibv_free_buf", "ibv_inc_comp_cntr", "ibv_inc_err_comp_cntr",
+      "ibv_qp_attach_comp_cntr", "ibv_read_comp_cntr", "ibv_read_err_comp_cntr",
+      "ibv_set_comp_cntr", "ibv_set_err_comp_cntr", "ibv_wr_opcode_str"};
   const std::vector<std::string> ours = Symbols(UROCE_LIBRARY, true);
   const std::set<std::string> exported(ours.begin(), ours.end());
   for (const std::string& symbol : Symbols(kReal, true)) {
