@@ -2,6 +2,8 @@
 """The verbs surface beside queue pairs, and programs that reach it in other ways than by linking:
 files of devices, dlopen, other namespaces and users; programs that cannot be served."""
 import os
+import shutil
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -38,6 +40,39 @@ get_list(ctypes.byref(count))
 print(count.value, "devices")
 assert libc.dlvsym(handle, b"ibv_rate_to_mult", b"IBVERBS_1.0"), "what is libibverbs's own"
 assert not libc.dlvsym(handle, b"ibv_get_device_list", b"IBVERBS_1.99")
+"""
+
+# How plugins do it: they are loaded, used and unloaded, and loaded again.
+BY_DLOPEN_AGAIN = """
+import _ctypes, ctypes, mmap
+for turn in range(3):
+    library = ctypes.CDLL("libibverbs.so.1")
+    count = ctypes.c_int()
+    library.ibv_get_device_list.restype = ctypes.c_void_p
+    library.ibv_free_device_list.argtypes = (ctypes.c_void_p,)
+    library.ibv_free_device_list(library.ibv_get_device_list(ctypes.byref(count)))
+    print(count.value, "devices")
+    _ctypes.dlclose(library._handle)
+    room = [mmap.mmap(-1, 32768) for _ in range(8)]  # Where the library was.
+"""
+
+# The library by the name of its file, and one that must be loaded already.
+BY_OTHER_NAMES = """
+import ctypes, os, pathlib
+RTLD_NOLOAD = 4
+def devices(name, mode=0):
+    count = ctypes.c_int()
+    ctypes.CDLL(name, mode=os.RTLD_NOW | mode).ibv_get_device_list(ctypes.byref(count))
+    return count.value
+for name in ("libibverbs.so.1", "libibverbs.so"):
+    try:
+        devices(name, RTLD_NOLOAD)
+        raise SystemExit(name + " was loaded")
+    except OSError:
+        pass
+file = next(pathlib.Path("/usr/lib").glob("*-linux-gnu/libibverbs.so.1")).resolve()
+print(*[devices(name) for name in (str(file), file.name, "libibverbs.so")])
+print(*[devices(name, RTLD_NOLOAD) for name in (str(file), file.name, "libibverbs.so.1")])
 """
 
 
@@ -102,6 +137,22 @@ class SurfaceTest(unittest.TestCase):
 
     def test_dlvsym_finds_the_devices(self):
         self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_VERSION), "2 devices\n")
+
+    def test_libibverbs_may_be_unloaded_and_loaded_again(self):
+        self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_DLOPEN_AGAIN), "2 devices\n" * 3)
+
+    def test_libibverbs_by_other_names_finds_the_devices(self):
+        self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_OTHER_NAMES), "2 2 2\n" * 2)
+
+    def test_dlopen_of_libibverbs_tells_when_the_library_in_front_is_missing(self):
+        with tempfile.TemporaryDirectory() as directory:
+            shim = shutil.copy(BUILD / "verbs-shim" / "liburoce.so", directory)
+            environment = os.environ | {"LD_PRELOAD": shim,
+                                        "UROCE_SOCKET": self.lab.daemons[0].socket}
+            status, output = run_status([PYTHON, "-c", "import ctypes\nfor _ in range(2):\n"
+                                         "    ctypes.CDLL('libibverbs.so.1')"], env=environment)
+        self.assertEqual(status, 0, output)
+        self.assertEqual(output.count("liburoce-verbs.so cannot be loaded"), 1, output)
 
     def test_a_program_with_a_dpdk_of_its_own_is_served(self):
         lab = self.lab

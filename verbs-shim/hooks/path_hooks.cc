@@ -315,11 +315,23 @@ namespace {
 
 constinit NextFunction<void*(const char*, int)> next_dlopen("dlopen");
 
+/// Whether `path` names libibverbs: its name for linking, its soname, or the file behind them, such
+/// as libibverbs.so.1.14.44.0.
 bool IsVerbsLibrary(const char* path) {
   if (path == nullptr) return false;
   const char* slash = strrchr(path, '/');
   const char* name = slash == nullptr ? path : slash + 1;
-  return strcmp(name, "libibverbs.so.1") == 0 || strcmp(name, "libibverbs.so") == 0;
+  constexpr char kName[] = "libibverbs.so";
+  constexpr size_t kLength = sizeof(kName) - 1;
+  if (strncmp(name, kName, kLength) != 0) return false;
+  const char* version = name + kLength;
+  return *version == '\0' ||
+         (strncmp(version, ".1", 2) == 0 && version[strspn(version, ".0123456789")] == '\0');
+}
+
+/// Whether programs may name the library so without a directory: each installation has it.
+bool IsUsualName(const char* path) {
+  return strcmp(path, "libibverbs.so") == 0 || strcmp(path, "libibverbs.so.1") == 0;
 }
 
 /// Opens the library with these dependencies, which lies beside ours. Null: the file is missing.
@@ -333,7 +345,29 @@ void* OpenFront(int flags) {
   char path[512];
   const int length =
       snprintf(path, sizeof(path), "%.*sliburoce-verbs.so", directory, own.dli_fname);
-  return length < static_cast<int>(sizeof(path)) ? next_dlopen.Get()(path, flags) : nullptr;
+  if (length >= static_cast<int>(sizeof(path))) return nullptr;
+  void* front = next_dlopen.Get()(path, flags);
+  static bool was_said = false;
+  if (front == nullptr && !__atomic_exchange_n(&was_said, true, __ATOMIC_RELAXED)) {
+    Warn("%s cannot be loaded: a program that opens libibverbs by dlopen sees no devices of uroced",
+         path);
+  }
+  return front;
+}
+
+/// Opens what stands for libibverbs; null: libibverbs itself cannot be opened as `path` and `flags`
+/// say, or the library in front of it is missing.
+void* OpenInPlaceOf(const char* path, int flags) {
+  // A libibverbs named in an unusual way is loaded first, and then is also the dependency. With
+  // RTLD_NOLOAD it must be loaded already: under its soname, whatever the name of its file.
+  const bool must_be_loaded = (flags & RTLD_NOLOAD) != 0;
+  if (!must_be_loaded && IsUsualName(path)) return OpenFront(flags);
+  const char* name = must_be_loaded && IsUsualName(path) ? "libibverbs.so.1" : path;
+  void* real = next_dlopen.Get()(name, flags);
+  if (real == nullptr) return nullptr;
+  void* front = OpenFront(flags & ~RTLD_NOLOAD);
+  dlclose(real);
+  return front;
 }
 
 }  // namespace
@@ -345,10 +379,8 @@ void* HookDlopen(const char* path, int flags) __asm__("dlopen");
 // The hook ends in a tail call: the real dlopen searches the RUNPATH of its caller.
 __attribute__((optimize("optimize-sibling-calls"))) UROCE_EXPORT void* HookDlopen(const char* path,
                                                                                   int flags) {
-  if (IsVerbsLibrary(path) && (flags & RTLD_NOLOAD) == 0) {
-    // A libibverbs named with its directory is loaded first, and then is also the dependency.
-    const bool is_there = strchr(path, '/') == nullptr || next_dlopen.Get()(path, flags) != nullptr;
-    void* front = is_there ? OpenFront(flags) : nullptr;
+  if (IsVerbsLibrary(path)) {
+    void* front = OpenInPlaceOf(path, flags);
     if (front != nullptr) return front;
   }
   return next_dlopen.Get()(path, flags);
