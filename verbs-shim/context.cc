@@ -74,8 +74,17 @@ void FillContext(Context& context, int async_fd, int cmd_fd) {
   base.abi_compat = __VERBS_ABI_IS_EXTENDED;
 }
 
-ibv_context* Open(Device& device) {
+/// The connection to open `device` with; null: the daemon or the device is gone. A program may
+/// have forked since it listed the devices, or closed all fds that it does not know. A list depends
+/// on no fd, so a new connection looks for the device of that name.
+DaemonConnection* ConnectionFor(const Device& device) {
   DaemonConnection* connection = DaemonConnection::Current();
+  if (connection != nullptr && connection->CheckAlive()) return connection;
+  return ListAgain(device) ? DaemonConnection::Current() : nullptr;
+}
+
+ibv_context* Open(Device& device) {
+  DaemonConnection* connection = ConnectionFor(device);
   if (connection == nullptr) return FailWith(EIO);
   auto* context = Make<Context>();
   if (context == nullptr) return FailWith(ENOMEM);

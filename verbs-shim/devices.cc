@@ -133,6 +133,15 @@ Device* FindDevice(uint32_t index) {
   return nullptr;
 }
 
+bool ListAgain(const Device& device) {
+  Device* ours[UROCE_MAX_DEVICES];
+  const uint32_t count = ListOurs(ours);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (ours[i] == &device) return true;
+  }
+  return false;
+}
+
 }  // namespace uroce::shim
 
 using namespace uroce::shim;

@@ -30,6 +30,9 @@ extern constinit Device g_devices[UROCE_MAX_DEVICES];
 
 /// The device that had this index in the last list with its name, or null.
 Device* FindDevice(uint32_t index);
+/// Asks the daemon for its devices, over a new connection if the last one has ended. Whether
+/// `device` is among them.
+bool ListAgain(const Device& device);
 
 /// The most bytes of device memory that one ibv_alloc_dm may allocate.
 inline constexpr uint64_t kMaxDeviceMemoryBytes = 256 << 10;

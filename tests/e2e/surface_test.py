@@ -75,6 +75,33 @@ print(*[devices(name) for name in (str(file), file.name, "libibverbs.so")])
 print(*[devices(name, RTLD_NOLOAD) for name in (str(file), file.name, "libibverbs.so.1")])
 """
 
+# Servers list the devices, then fork their workers; daemons close all fds when they start.
+BY_OLD_LIST = """
+import ctypes, os
+library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
+for name in ("ibv_get_device_list", "ibv_open_device"):
+    getattr(library, name).restype = ctypes.c_void_p
+library.ibv_open_device.argtypes = library.ibv_close_device.argtypes = (ctypes.c_void_p,)
+devices = ctypes.cast(library.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))
+def use(who):
+    context = library.ibv_open_device(devices[1])
+    assert context, who + ": " + os.strerror(ctypes.get_errno())
+    assert library.ibv_close_device(context) == 0
+    print(who, "opened it", flush=True)
+if os.fork() == 0:
+    use("child")
+    os._exit(0)
+os.wait()
+os.closerange(3, 1024)
+pipe = os.pipe2(os.O_NONBLOCK)
+use("parent")
+try:
+    os.read(pipe[0], 1)
+    print("something was written into the program's pipe")
+except BlockingIOError:
+    pass
+"""
+
 
 class SurfaceTest(unittest.TestCase):
     @classmethod
@@ -138,6 +165,10 @@ class SurfaceTest(unittest.TestCase):
     def test_dlvsym_finds_the_devices(self):
         self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_VERSION), "2 devices\n")
 
+    def test_a_list_of_devices_outlives_a_fork_and_closed_fds(self):
+        self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_OLD_LIST),
+                         "child opened it\nparent opened it\n")
+
     def test_libibverbs_may_be_unloaded_and_loaded_again(self):
         self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_DLOPEN_AGAIN), "2 devices\n" * 3)
 
@@ -153,6 +184,19 @@ class SurfaceTest(unittest.TestCase):
                                          "    ctypes.CDLL('libibverbs.so.1')"], env=environment)
         self.assertEqual(status, 0, output)
         self.assertEqual(output.count("liburoce-verbs.so cannot be loaded"), 1, output)
+
+    def test_the_tools_tell_when_the_library_in_front_is_missing(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for name in ("tools/uroce", "verbs-shim/liburoce.so"):
+                os.makedirs(os.path.dirname(f"{directory}/{name}"))
+                shutil.copy(BUILD / name, f"{directory}/{name}")
+            tool = [f"{directory}/tools/uroce", "--socket", self.lab.daemons[0].socket]
+            status, said = run_status([*tool, "run", "--", "ibv_devices"])
+            _, found = run_status([*tool, "doctor"])
+        self.assertEqual(status, 0, said)
+        self.assertIn("uroce0", said)
+        self.assertIn("liburoce-verbs.so is missing", said)
+        self.assertIn("liburoce-verbs.so is not beside liburoce.so", found)
 
     def test_a_program_with_a_dpdk_of_its_own_is_served(self):
         lab = self.lab

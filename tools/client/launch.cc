@@ -122,6 +122,14 @@ absl::StatusOr<std::string> FindLibrary() {
       absl::StrCat("liburoce.so is neither at ", places[0], " nor at ", places[1]));
 }
 
+absl::Status CheckFront(const std::string& library) {
+  const std::filesystem::path front =
+      std::filesystem::path(library).replace_filename("liburoce-verbs.so");
+  if (access(front.c_str(), R_OK) == 0) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(
+      front.string(), " is missing: programs that open libibverbs by dlopen see no devices"));
+}
+
 std::string PrependPreload(const std::string& library, const std::string& existing) {
   std::string preload = library;
   // ld.so separates by blanks and colons.
@@ -147,7 +155,7 @@ absl::StatusOr<LaunchEnvironment> MakeLaunchEnvironment(const std::string& socke
   // Programs go to other folders.
   std::error_code error;
   const std::filesystem::path socket = std::filesystem::absolute(socket_path, error);
-  return LaunchEnvironment{PrependPreload(*library, EnvironmentOr("LD_PRELOAD", "")),
+  return LaunchEnvironment{*library, PrependPreload(*library, EnvironmentOr("LD_PRELOAD", "")),
                            error ? socket_path : socket.string(),
                            AppendAsanOptions(EnvironmentOr("ASAN_OPTIONS", ""))};
 }

@@ -22,6 +22,7 @@ absl::Status CheckTakesPreload(const std::string& program);
 
 /// The environment variables that make a program find the daemon.
 struct LaunchEnvironment {
+  std::string library;  ///< The path of liburoce.so.
   std::string preload;  ///< LD_PRELOAD: liburoce.so, then the former value.
   std::string socket;   ///< UROCE_SOCKET
   std::string asan;     ///< ASAN_OPTIONS: the former value, and what liburoce.so needs.
@@ -35,6 +36,10 @@ std::string FromOwnFolder(const char* folder);
 
 /// The path of liburoce.so: in the build tree of this program, or where it is installed from there.
 absl::StatusOr<std::string> FindLibrary();
+
+/// Ok when liburoce-verbs.so lies beside `library`, the path of liburoce.so. Otherwise programs
+/// that open libibverbs by dlopen find no device; NotFound says so.
+absl::Status CheckFront(const std::string& library);
 
 /// `existing` is the former LD_PRELOAD. liburoce.so comes first and never twice: the linker must
 /// find it before the libraries that it replaces.

@@ -57,6 +57,8 @@ int RunProgram(const std::string& socket_path, const std::vector<std::string>& p
   }
   // Without a daemon the program would only report that it finds no device.
   if (const auto probe = ConnectToDaemon(socket_path); !probe.ok()) return Report(probe.status());
+  // Most programs link libibverbs, and are served without the library in front of it.
+  if (absl::Status status = CheckFront(environment->library); !status.ok()) Report(status);
   const absl::Status status = Exec(*environment, program);
   Report(status);
   return absl::IsNotFound(status) ? kExitNoProgram : kExitNotRunnable;

@@ -57,6 +57,13 @@ void CheckLibraries(const ProgramFacts& facts, Findings& findings) {
                         "be given the NICs",
                         "ninja -C build && sudo ninja -C build install"});
   }
+  if (!facts.library.empty() && !facts.has_front) {
+    findings.push_back(
+        {Level::kProblem, "programs",
+         "liburoce-verbs.so is not beside liburoce.so: programs that open libibverbs "
+         "by dlopen see no devices",
+         "ninja -C build && sudo ninja -C build install"});
+  }
   if (!facts.has_libibverbs) {
     findings.push_back({Level::kProblem, "programs",
                         "libibverbs.so.1 is missing: verbs programs do not start",
@@ -73,6 +80,7 @@ ProgramFacts ReadPrograms() {
   }
   if (IsInPath("wireshark")) facts.found.emplace_back("wireshark");
   facts.library = FindLibrary().value_or("");
+  facts.has_front = CheckFront(facts.library).ok();
   if (void* library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL)) {
     facts.has_libibverbs = true;
     dlclose(library);

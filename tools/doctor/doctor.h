@@ -15,6 +15,7 @@ namespace uroce::tools {
 struct ProgramFacts {
   std::vector<std::string> found;  ///< The programs that were found, of those looked for.
   std::string library;             ///< liburoce.so, or "" when it is not found.
+  bool has_front = false;          ///< liburoce-verbs.so lies beside it.
   bool has_libibverbs = false;
   bool extcap_installed = false;  ///< Wireshark finds uroce-extcap.
   std::string uroce;              ///< This program's own path, for commands.

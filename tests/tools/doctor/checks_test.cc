@@ -361,6 +361,7 @@ TEST(DoctorAddressesTest, ADaemonThatHasAnAddressTwiceIsNotEnded) {
 TEST(DoctorProgramsTest, MissingPackagesAndLibrariesAreNamed) {
   const ProgramFacts good{.found = {"ibv_devinfo", "ib_write_bw", "tshark"},
                           .library = "/lib/liburoce.so",
+                          .has_front = true,
                           .has_libibverbs = true,
                           .extcap_installed = true,
                           .uroce = "/bin/uroce"};
@@ -369,6 +370,10 @@ TEST(DoctorProgramsTest, MissingPackagesAndLibrariesAreNamed) {
   facts.extcap_installed = false;
   EXPECT_THAT(CheckPrograms(facts),
               ElementsAre(Says(Level::kNote, "Wireshark", "sudo /bin/uroce extcap --install")));
+  facts = good;
+  facts.has_front = false;
+  EXPECT_THAT(CheckPrograms(facts),
+              ElementsAre(Says(Level::kProblem, "liburoce-verbs.so", "ninja")));
   facts = {.found = {"ibv_devinfo", "tshark"}, .extcap_installed = true};
   EXPECT_THAT(CheckPrograms(facts),
               ElementsAre(Says(Level::kProblem, "liburoce.so", "ninja"),
