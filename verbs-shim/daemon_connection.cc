@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -224,35 +225,68 @@ bool DaemonConnection::TakeHelloFds(const uroce_hello_reply& hello, const int* f
   return true;
 }
 
+namespace {
+
+/// Steps in which the arena becomes accessible.
+constexpr uint64_t kArenaStep = 1 << 20;
+static_assert(UROCE_ARENA_BYTES % kArenaStep == 0);
+
+/// Bytes of the arena to map where all of it finds no room: an eighth of what the process may map
+/// (`ulimit -v`), so that the program keeps the rest. 0: there is no such limit.
+uint64_t ArenaBytesUnderLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;
+  const uint64_t part = limit.rlim_cur / 8 / kArenaStep * kArenaStep;
+  return part < UROCE_ARENA_BYTES ? part : UROCE_ARENA_BYTES;
+}
+
+/// Maps the first bytes of the arena without access: mlockall(2) would bring in all of it.
+void* MapWithoutAccess(int arena_fd, uint64_t size_bytes) {
+  return mmap(nullptr, size_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
+}
+
+}  // namespace
+
 bool DaemonConnection::MapArena(int arena_fd, uint32_t workers) {
   if (!IsSealedMemory(arena_fd, UROCE_ARENA_BYTES)) {
     Log("the daemon's arena is not what it should be");
     return false;
   }
-  // Without access until Reach: mlockall(2) would bring in all of it.
-  void* memory =
-      mmap(nullptr, UROCE_ARENA_BYTES, PROT_NONE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
+  uint64_t size_bytes = UROCE_ARENA_BYTES;
+  void* memory = MapWithoutAccess(arena_fd, size_bytes);
+  if (memory == MAP_FAILED && errno == ENOMEM && (size_bytes = ArenaBytesUnderLimit()) != 0) {
+    memory = MapWithoutAccess(arena_fd, size_bytes);
+  }
   if (memory == MAP_FAILED) {
-    Log("cannot map the arena of %llu bytes: %s", UROCE_ARENA_BYTES, strerror(errno));
+    char reason[120];
+    snprintf(reason, sizeof(reason), "no room for %llu MiB of addresses (see ulimit -v): %s",
+             static_cast<unsigned long long>(size_bytes >> 20), strerror(errno));
+    WarnOfRefusal(reason);
     return false;
   }
   // A child must not post on its parent's queues, and a core file need not hold 4 GiB of holes.
-  madvise(memory, UROCE_ARENA_BYTES, MADV_DONTFORK);
-  madvise(memory, UROCE_ARENA_BYTES, MADV_DONTDUMP);
+  madvise(memory, size_bytes, MADV_DONTFORK);
+  madvise(memory, size_bytes, MADV_DONTDUMP);
   arena_ = static_cast<uint8_t*>(memory);
+  arena_bytes_ = size_bytes;
   if (Reach(0, UROCE_DOORBELLS_OFFSET + workers * sizeof(uroce_doorbells))) return true;
   Log("cannot access the arena: %s", strerror(errno));
-  munmap(memory, UROCE_ARENA_BYTES);
+  munmap(memory, size_bytes);
   return false;
 }
 
 // The daemon gives out the lowest free part, so the part in use stays about as long as it is large.
 bool DaemonConnection::Reach(uint64_t offset, uint64_t size_bytes) {
-  constexpr uint64_t kStep = 1 << 20;
-  static_assert(UROCE_ARENA_BYTES % kStep == 0);
   if (offset % UROCE_LINE != 0 || offset > UROCE_ARENA_BYTES) return false;
   if (size_bytes > UROCE_ARENA_BYTES - offset) return false;
-  const uint64_t end = (offset + size_bytes + kStep - 1) / kStep * kStep;
+  const uint64_t end = (offset + size_bytes + kArenaStep - 1) / kArenaStep * kArenaStep;
+  if (end > arena_bytes_) {
+    Log("a queue at %llu MiB of the arena is out of reach: the limit of address space (ulimit -v) "
+        "has room for %llu MiB",
+        static_cast<unsigned long long>(offset >> 20),
+        static_cast<unsigned long long>(arena_bytes_ >> 20));
+    return false;
+  }
   uint64_t reached = rings::LoadAcquire(reached_bytes_);
   if (end <= reached) return true;
   // Writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a look at

@@ -85,8 +85,9 @@ class DaemonConnection {
   uint8_t* arena() const { return arena_; }
   /// Whether [offset, offset + size_bytes) lies in the arena and begins at a cache line, which
   /// atomic instructions on it need. If so, it may be accessed from now on. The arena is 4 GiB of
-  /// addresses, and accessible only as far as replies have named parts of it: mlockall(2) brings in
-  /// every page that a program could access.
+  /// addresses, of which a program with a limit of address space maps what has room. It is
+  /// accessible only as far as replies have named parts of it: mlockall(2) brings in every page
+  /// that a program could access.
   bool Reach(uint64_t offset, uint64_t size_bytes);
   uint32_t device_count() const { return device_count_; }
   uroce_doorbells* doorbells(uint32_t worker) const;
@@ -128,6 +129,7 @@ class DaemonConnection {
   uint32_t worker_count_ = 0;
   uint32_t device_count_ = 0;
   uint8_t* arena_ = nullptr;
+  uint64_t arena_bytes_ = 0;    ///< Mapped of the arena, from its start.
   uint64_t reached_bytes_ = 0;  ///< Of the arena, from its start: the rest has no access.
   int wake_fds_[UROCE_MAX_WORKERS] = {};
   DaemonConnection* older_ = nullptr;

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from lab import BUILD, WireLab, run_status
+from lab import BUILD, VERBS_CHECK, WireLab, run_status
 from process import wait_until
 
 SURFACE = Path(__file__).parent / "surface"
@@ -168,6 +168,14 @@ class SurfaceTest(unittest.TestCase):
     def test_a_list_of_devices_outlives_a_fork_and_closed_fds(self):
         self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_OLD_LIST),
                          "child opened it\nparent opened it\n")
+
+    def test_a_limit_of_address_space_leaves_the_devices_and_room(self):
+        lab = self.lab
+        for limit_mib in (512, 2048, 4096, 5120, 8192):
+            with self.subTest(limit_mib):
+                lab.a.run("sh", "-c", f"ulimit -v {limit_mib * 1024}; exec \"$@\"", "sh",
+                          VERBS_CHECK, "--device-a", lab.a.device, "--device-b", lab.b.device,
+                          "--gid-a", lab.a.gid_index(), "--gid-b", lab.b.gid_index(), "--ops", 20)
 
     def test_libibverbs_may_be_unloaded_and_loaded_again(self):
         self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_DLOPEN_AGAIN), "2 devices\n" * 3)
