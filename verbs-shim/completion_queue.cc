@@ -55,6 +55,11 @@ int ResizeCq(CompletionQueue& cq, int cqe) {
   if (cqe < 1 || static_cast<uint32_t>(cqe) > Ours(cq.verbs.context)->device->info.max_cqe) {
     return EINVAL;
   }
+  // Rings have up to twice the entries that were asked for, and pages of their own. A ring out of
+  // reach would be the end of this queue: the daemon has given up the old one.
+  constexpr uint64_t kPage = 1 << 20;
+  const uint64_t ring_bytes = 2 * static_cast<uint64_t>(cqe) * sizeof(uroce_cqe) + kPage;
+  if (!connection.CanReachMore(connection.worker_count() * ring_bytes)) return ENOMEM;
   RequestOf<uroce_resize_cq> request = {{UROCE_RESIZE_CQ, 0},
                                         {cq.verbs.handle, static_cast<uint32_t>(cqe)}};
   ResizeReply reply;
@@ -149,7 +154,11 @@ int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wan
   uroce_create_cq_reply reply;
   error = Call(*context.connection, UROCE_CREATE_CQ, request, &reply);
   if (error != 0) return error;
-  if (!context.connection->Reach(reply.page_offset, sizeof(uroce_cq_page))) return EIO;
+  if (!context.connection->Reach(reply.page_offset, sizeof(uroce_cq_page))) {
+    uroce_destroy_cq_reply ended;
+    (void)EndObject(*context.connection, UROCE_DESTROY_CQ, reply.handle, &ended);
+    return EIO;
+  }
   FillCq(cq, context, wanted, reply);
   return 0;
 }

@@ -231,18 +231,29 @@ namespace {
 constexpr uint64_t kArenaStep = 1 << 20;
 static_assert(UROCE_ARENA_BYTES % kArenaStep == 0);
 
-/// Bytes of the arena to map where all of it finds no room: an eighth of what the process may map
-/// (`ulimit -v`), so that the program keeps the rest. 0: there is no such limit.
-uint64_t ArenaBytesUnderLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;
-  const uint64_t part = limit.rlim_cur / 8 / kArenaStep * kArenaStep;
-  return part < UROCE_ARENA_BYTES ? part : UROCE_ARENA_BYTES;
-}
+/// The least of the arena that is of use: doorbells and a few queues.
+constexpr uint64_t kLeastArenaBytes = 16 * kArenaStep;
 
 /// Maps the first bytes of the arena without access: mlockall(2) would bring in all of it.
 void* MapWithoutAccess(int arena_fd, uint64_t size_bytes) {
   return mmap(nullptr, size_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
+}
+
+/// Maps a part of the arena where all of it finds no room: an eighth of what the process may map
+/// (`ulimit -v`) at most, so that the program keeps the rest, or less. Sets `size_bytes`.
+/// MAP_FAILED with errno: there is no room, or no such limit.
+void* MapUnderLimit(int arena_fd, uint64_t* size_bytes) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MAP_FAILED;
+  const uint64_t part = limit.rlim_cur / 8;
+  void* memory = MAP_FAILED;
+  for (uint64_t bytes = UROCE_ARENA_BYTES; bytes >= kLeastArenaBytes; bytes /= 2) {
+    if (bytes > part) continue;
+    memory = MapWithoutAccess(arena_fd, bytes);
+    *size_bytes = bytes;
+    if (memory != MAP_FAILED) break;
+  }
+  return memory;
 }
 
 }  // namespace
@@ -254,9 +265,7 @@ bool DaemonConnection::MapArena(int arena_fd, uint32_t workers) {
   }
   uint64_t size_bytes = UROCE_ARENA_BYTES;
   void* memory = MapWithoutAccess(arena_fd, size_bytes);
-  if (memory == MAP_FAILED && errno == ENOMEM && (size_bytes = ArenaBytesUnderLimit()) != 0) {
-    memory = MapWithoutAccess(arena_fd, size_bytes);
-  }
+  if (memory == MAP_FAILED && errno == ENOMEM) memory = MapUnderLimit(arena_fd, &size_bytes);
   if (memory == MAP_FAILED) {
     char reason[120];
     snprintf(reason, sizeof(reason), "no room for %llu MiB of addresses (see ulimit -v): %s",

@@ -89,6 +89,13 @@ class DaemonConnection {
   /// accessible only as far as replies have named parts of it: mlockall(2) brings in every page
   /// that a program could access.
   bool Reach(uint64_t offset, uint64_t size_bytes);
+  /// Whether the next `size_bytes` that the daemon gives out surely lie where Reach reaches. It
+  /// gives out the lowest free part, which ends that far behind all that replies have named, at
+  /// most.
+  bool CanReachMore(uint64_t size_bytes) const {
+    return arena_bytes_ == UROCE_ARENA_BYTES ||
+           size_bytes <= arena_bytes_ - rings::LoadAcquire(reached_bytes_);
+  }
   uint32_t device_count() const { return device_count_; }
   uroce_doorbells* doorbells(uint32_t worker) const;
   int wake_fd(uint32_t worker) const { return wake_fds_[worker]; }

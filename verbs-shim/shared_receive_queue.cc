@@ -112,9 +112,15 @@ int Modify(SharedReceiveQueue& srq, const ibv_srq_attr& attributes, int mask) {
   const SpinGuard guard(srq.lock);
   const uroce_modify_srq request = {srq.verbs.handle, static_cast<uint32_t>(mask),
                                     attributes.max_wr, attributes.srq_limit};
+  // As for ResizeCq: twice the requests, and pages of its own.
+  constexpr uint64_t kSlot = 2 * (sizeof(uroce_recv_wqe) + UROCE_MAX_SGE * sizeof(uroce_sge));
+  constexpr uint64_t kPage = 1 << 20;
+  const bool resizes = (mask & IBV_SRQ_MAX_WR) != 0;
+  const uint64_t most_bytes = resizes ? 2 * uint64_t{attributes.max_wr} * kSlot + kPage : 0;
+  if (!srq.connection->CanReachMore(most_bytes)) return ENOMEM;
   uroce_srq_layout layout;
   const int error = Call(*srq.connection, UROCE_MODIFY_SRQ, request, &layout);
-  if (error != 0 || (mask & IBV_SRQ_MAX_WR) == 0) return error;
+  if (error != 0 || !resizes) return error;
   if (!IsSane(*srq.connection, layout)) return EIO;
   FillRing(srq, layout);
   return 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared receive queues: posting, room, resizing, completions, events.
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include "tests/verbs-shim/shim_fixture.h"
 
@@ -115,6 +118,32 @@ TEST_F(SharedReceiveQueueTest, OnlyBasicOnesAreServed) {
   ibv_srq* srq = ibv_create_srq_ex(context_, &init);
   ASSERT_NE(srq, nullptr);
   EXPECT_EQ(ibv_destroy_srq(srq), 0);
+}
+
+/// The process has room for 2 GiB more of addresses: less than the arena.
+class LimitedAddressSpaceTest : public SharedReceiveQueueTest {
+ protected:
+  LimitedAddressSpaceTest() {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    getrlimit(RLIMIT_AS, &former_);
+    rlimit limit = former_;
+    limit.rlim_cur = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + (2ull << 30);
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~LimitedAddressSpaceTest() override { setrlimit(RLIMIT_AS, &former_); }
+
+ private:
+  rlimit former_ = {};
+};
+
+TEST_F(LimitedAddressSpaceTest, AResizeThatMayLieOutOfReachChangesNothing) {
+  ibv_srq_attr attr = {1u << 24, 0, 0};
+  EXPECT_EQ(ibv_modify_srq(srq_, &attr, IBV_SRQ_MAX_WR), ENOMEM);
+  for (uint64_t id = 1; id <= 3; ++id) EXPECT_EQ(Post(id), 0);
+  attr.max_wr = 8;
+  EXPECT_EQ(ibv_modify_srq(srq_, &attr, IBV_SRQ_MAX_WR), 0);
+  EXPECT_EQ(Post(4), 0);
 }
 
 }  // namespace

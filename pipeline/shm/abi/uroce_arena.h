@@ -25,7 +25,8 @@
 #define UROCE_NONE 0xffffffffu
 
 /* ---- arena ----------------------------------------------------------------------------------
- * The daemon makes and seals one sparse memfd of UROCE_ARENA_BYTES. Both sides map all of it.
+ * The daemon makes and seals one sparse memfd of UROCE_ARENA_BYTES. The daemon maps all of
+ * it; a program under a limit of address space maps a part from the start.
  * Offsets in replies count from its start. A page takes memory once it is touched.
  */
 #define UROCE_ARENA_BYTES (4ull << 30)
