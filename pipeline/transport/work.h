@@ -46,9 +46,10 @@ struct SendWork {
   bool signaled = false;
   bool solicited = false;
   bool fence = false;
-  uint32_t length_bytes = 0;  ///< Sum of the list, <= 2^31. 8 for atomics, ATOMIC WRITE too.
-  uint32_t immediate = 0;     ///< Bytes of ImmDt unchanged.
-  Rkey invalidate_rkey;       ///< SEND with invalidate: the peer's key. Local invalidate: ours.
+  /// Sum of the list, <= 2^31. 8 for atomics, ATOMIC WRITE too. Above 2^31: LOC_LEN_ERR.
+  uint32_t length_bytes = 0;
+  uint32_t immediate = 0;  ///< Bytes of ImmDt unchanged.
+  Rkey invalidate_rkey;    ///< SEND with invalidate: the peer's key. Local invalidate: ours.
   Rkey rkey;
   uint64_t remote_va = 0;
   uint64_t compare_add = 0;

@@ -87,11 +87,18 @@ uint64_t Sum(const uroce_sge* list, uint32_t count) {
 }
 
 bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
-  if (!IsKnown(opcode) || length > transport::kMaxMessageBytes) return false;
+  if (!IsKnown(opcode)) return false;
   if (wqe.is_inline() && !MayBeInline(opcode)) return false;
   if (transport::IsLocal(opcode)) return length == 0;
   // The responder checks that an atomic's remote address is aligned, and answers NAK 0x61.
   return !IsAtomic(opcode) || length >= sizeof(uint64_t);
+}
+
+/// The length of a work that can be executed. One byte beyond a message stands for all that is too
+/// long.
+uint32_t LengthOf(WorkOpcode opcode, uint64_t length) {
+  const uint64_t most = IsAtomic(opcode) ? sizeof(uint64_t) : transport::kMaxMessageBytes;
+  return length <= most ? static_cast<uint32_t>(length) : transport::kMaxMessageBytes + 1;
 }
 
 }  // namespace
@@ -114,7 +121,7 @@ transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read,
   const uint64_t length = wqe.is_inline() ? header.inline_length : Sum(wqe.sges, header.num_sge);
   work.malformed = !CanExecute(static_cast<WorkOpcode>(header.opcode), wqe, length);
   if (work.malformed) return work;
-  work.length_bytes = IsAtomic(work.opcode) ? sizeof(uint64_t) : static_cast<uint32_t>(length);
+  work.length_bytes = LengthOf(work.opcode, length);
   work.immediate = header.imm_or_rkey;
   work.invalidate_rkey = Rkey(header.imm_or_rkey);
   if (service == wire::Service::kUd) {

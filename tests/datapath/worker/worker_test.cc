@@ -85,6 +85,35 @@ TEST_P(WorkerTest, SendScattersIntoTheReceiveList) {
   EXPECT_EQ(memcmp(target_.data() + 1000, source_.data() + 100, 2400), 0);
 }
 
+TEST_P(WorkerTest, ALongerListThanTheOperationAllowsIsALocalLengthError) {
+  constexpr uint32_t kHalf = 1u << 30;
+  uroce_sge first = Testbed::Sge(from_, 0, 8), second = first;
+  first.length = kHalf;
+  second.length = kHalf + 1;
+  a_.PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {first, second},
+               .remote_addr = to_.iova,
+               .rkey = to_.key});
+  uroce_cqe cqe{};
+  ASSERT_TRUE(bed_.RunUntil([&] { return a_.PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, kLocLenErr);
+  EXPECT_EQ(std::ranges::count(target_, 0), ptrdiff_t{kBytes}) << "nothing is written";
+}
+
+TEST_P(WorkerTest, AnAtomicOfNineBytesIsALocalLengthError) {
+  a_.PostSend({.opcode = kCompareSwap,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 9)},
+               .remote_addr = to_.iova,
+               .rkey = to_.key,
+               .swap = 1});
+  uroce_cqe cqe{};
+  ASSERT_TRUE(bed_.RunUntil([&] { return a_.PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, kLocLenErr);
+  EXPECT_EQ(target_[0], 0);
+}
+
 // What is aligned in a region that calls its first byte 0 may lie across two lines of a cache.
 TEST_P(WorkerTest, AnAtomicWriteIsDoneOnAlignedMemoryAlone) {
   const auto write_to = [this](MemoryRegion& region, uint64_t wr_id) {
