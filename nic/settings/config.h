@@ -162,9 +162,9 @@ struct Limits {
   LimitsOfKinds kinds;
   uint32_t sessions = 1024;
   uint32_t sessions_per_user = 512;
-  uint32_t contexts = 64;  ///< This and the next limits are per program.
+  uint32_t contexts = 1024;  ///< This and the next limits are per program.
   uint32_t pds = 4096;
-  uint32_t channels = 1024;
+  uint32_t channels = 8192;
   uint32_t cm_ids = 16384;    ///< rdma_cm_ids, and remains of their connections.
   uint32_t cm_joins = 256;    ///< Multicast groups joined by rdma_join_multicast.
   uint32_t cqe = 1u << 22;    ///< In one CQ.
