@@ -3,6 +3,7 @@
 // after a wait for the network, a worker or a side thread.
 #include "nic/base/reply.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -60,7 +61,24 @@ int ErrnoOf(const absl::Status& status) {
   }
 }
 
-bool SendReply(int socket, const absl::Status& status, const Reply& reply) {
+bool Reply::KeepFds() {
+  for (int& fd : fds_) {
+    const bool is_ours =
+        std::ranges::any_of(owned_, [fd](const Fd& owned) { return owned.get() == fd; });
+    if (is_ours) continue;
+    Fd kept(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!kept) return false;
+    fd = kept.get();
+    owned_.push_back(std::move(kept));
+  }
+  return true;
+}
+
+bool MaySendLater(int error) {
+  return error == EAGAIN || error == ENOBUFS || error == ENOMEM || error == ETOOMANYREFS;
+}
+
+int SendReply(int socket, const absl::Status& status, const Reply& reply) {
   const std::span<const uint8_t> body = status.ok() ? reply.body() : std::span<const uint8_t>();
   uroce_reply header = MakeHeader(status, body.size());
   iovec parts[2] = {{&header, sizeof(header)}, {const_cast<uint8_t*>(body.data()), body.size()}};
@@ -78,7 +96,11 @@ bool SendReply(int socket, const absl::Status& status, const Reply& reply) {
     rights->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   }
-  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+  ssize_t sent = 0;
+  do {
+    sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  return sent < 0 ? errno : 0;
 }
 
 }  // namespace uroce

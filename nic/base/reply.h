@@ -40,6 +40,10 @@ class Reply {
     owned_.push_back(std::move(fd));
   }
 
+  /// Makes duplicates of the lent fds, since the daemon may close its own before a later try to
+  /// send. False: the system has no fd left.
+  [[nodiscard]] bool KeepFds();
+
   std::span<const uint8_t> body() const { return body_; }
   std::span<const int> fds() const { return fds_; }
 
@@ -52,9 +56,13 @@ class Reply {
 /// The errno that verbs return for a status.
 int ErrnoOf(const absl::Status& status);
 
-/// Sends a reply, or an error with its text. False: the socket did not take it at once. A program
-/// has one request under way and room for its answer, so it is not served any more.
-[[nodiscard]] bool SendReply(int socket, const absl::Status& status, const Reply& reply);
+/// Sends a reply, or an error with its text. Returns 0 or an errno. After one for which
+/// MaySendLater is true, the socket may take the reply later.
+[[nodiscard]] int SendReply(int socket, const absl::Status& status, const Reply& reply);
+
+/// Whether the failure is no fault of the program: the socket or the kernel has no room, or too
+/// many fds are under way between the programs of its user (ETOOMANYREFS).
+bool MaySendLater(int error);
 
 }  // namespace uroce
 

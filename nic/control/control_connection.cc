@@ -3,6 +3,7 @@
 // it executes.
 #include "nic/control/control_connection.h"
 
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -145,9 +146,10 @@ const Command* FindCommand(uint32_t number) {
 // A client that floods commands may execute this many in a turn of the loop, within the time share
 // of its user.
 constexpr int kRequestsPerTurn = 16;
-// How often a reply with fds is tried again, and when the connection gives up.
-constexpr DeferredReply::Pace kFdPace{.first = Nanos(10'000'000), .last = Nanos(10'000'000)};
-constexpr Nanos kFdPatience{5'000'000'000};
+// How often a reply that finds no room is tried again, and when the connection gives up.
+constexpr DeferredReply::Pace kReplyPace{.first = Nanos(10'000'000), .last = Nanos(10'000'000)};
+constexpr Nanos kReplyPatience{5'000'000'000};
+constexpr char kHungUp[] = "the program closed its socket";
 constexpr size_t kMaxRequestBytes =
     sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
 
@@ -173,7 +175,8 @@ ControlConnection::ControlConnection(ControlContext& context, uint32_t id, Fd so
       observations_(context, client_),
       network_changes_(context, client_) {
   watch_ = context_.loop.Watch(socket_.fd(), EPOLLIN, [this] { OnReadable(); });
-  if (pidfd_) death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End(); });
+  if (pidfd_)
+    death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End("the program ended"); });
 }
 
 ControlConnection::~ControlConnection() {
@@ -181,14 +184,17 @@ ControlConnection::~ControlConnection() {
   context_.monitor.Forget(client_);
   if (client_.program() != nullptr) context_.monitor.OnProgram(client_, /*has_joined=*/false);
   if (client_.program() != nullptr && context_.log_budget.Take(client_.uid(), Nic::Now())) {
-    spdlog::info("session {}: {} (pid {}) left", client_.id(), client_.command_name(),
-                 client_.peer().pid);
+    spdlog::info("session {}: {} (pid {}) left{}{}", client_.id(), client_.command_name(),
+                 client_.peer().pid, why_.empty() ? "" : ": ", why_);
   }
 }
 
-// While an answer is deferred, only hangups are reported.
+// An event that the loop took before the answer was deferred may still be reported.
 void ControlConnection::OnReadable() {
-  if (deferred_.is_pending()) return End();
+  if (deferred_.is_pending()) {
+    if (HasHungUp()) End(kHungUp);
+    return;
+  }
   const Nanos begin = Nic::Now();
   const Nanos deadline =
       context_.turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin);
@@ -197,6 +203,16 @@ void ControlConnection::OnReadable() {
     if (!ReadOne() || Nic::Now() >= deadline) break;
   }
   context_.turns.Leave(client_.uid(), Nic::Now() - begin);
+}
+
+bool ControlConnection::HasHungUp() const {
+  pollfd socket{.fd = socket_.fd(), .events = POLLRDHUP, .revents = 0};
+  return poll(&socket, 1, 0) > 0 && (socket.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+}
+
+void ControlConnection::End(absl::string_view why) {
+  if (why_.empty()) why_ = std::string(why);
+  context_.end(*this);
 }
 
 void ControlConnection::StopHearing() {
@@ -215,7 +231,7 @@ bool ControlConnection::ReadOne() {
   const auto [outcome, bytes] = socket_.Receive(buffer);
   if (outcome == StrangerSocket::Outcome::kNothing) return false;
   if (outcome != StrangerSocket::Outcome::kMessage) {
-    End();
+    End(outcome == StrangerSocket::Outcome::kFds ? "a request brought fds" : kHungUp);
     return false;
   }
   Reply reply;
@@ -302,26 +318,29 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
   return absl::OkStatus();
 }
 
-// For an unprivileged user the kernel limits the fds in flight between processes (ETOOMANYREFS):
-// the user's other programs may have used up the limit.
 bool ControlConnection::Send(const absl::Status& status, Reply&& reply) {
-  if (SendReply(socket_.fd(), status, reply)) return true;
-  if (errno != ETOOMANYREFS) {
-    End();
+  const int error = SendReply(socket_.fd(), status, reply);
+  if (error == 0) return true;
+  if (!MaySendLater(error) || !reply.KeepFds()) {
+    EndForReply(error);
     return false;
   }
   Listen(false);
   auto later = std::make_shared<const Reply>(std::move(reply));
-  const Nanos deadline = Nic::Now() + kFdPatience;
-  deferred_.Repeat(kFdPace, [this, status, later, deadline] {
-    const bool is_sent = SendReply(socket_.fd(), status, *later);
-    if (!is_sent && errno == ETOOMANYREFS && Nic::Now() < deadline) return false;
+  const Nanos deadline = Nic::Now() + kReplyPatience;
+  deferred_.Repeat(kReplyPace, [this, status, later, deadline] {
+    const int again = SendReply(socket_.fd(), status, *later);
+    if (MaySendLater(again) && Nic::Now() < deadline) return false;
     deferred_.Release();
-    if (!is_sent) End();
     Listen(true);
+    if (again != 0) EndForReply(again);
     return true;
   });
   return false;
+}
+
+void ControlConnection::EndForReply(int error) {
+  End(absl::StrCat("its reply cannot be sent: ", std::strerror(error)));
 }
 
 }  // namespace uroce::nic

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "nic/base/event_loop.h"
 #include "nic/base/reply.h"
 #include "nic/base/user_limits.h"
@@ -50,11 +52,15 @@ class ControlConnection {
   /// Returns false when this turn has nothing more to read.
   bool ReadOne();
   absl::Status Dispatch(std::span<const uint8_t> datagram, Reply& reply);
-  /// Sends now, or when the kernel permits more fds. False: it waits, or the connection ends.
+  /// Sends now, or when there is room for the reply. False: it waits, or the connection ends.
   bool Send(const absl::Status& status, Reply&& reply);
   /// Switches reading on or off. Hangups are reported in both cases.
   void Listen(bool is_listening);
-  void End() { context_.end(*this); }
+  /// Whether nobody is left at the other end.
+  bool HasHungUp() const;
+  /// Ends the connection. The line of the log about its end says why.
+  void End(absl::string_view why);
+  void EndForReply(int error);
 
   ControlContext& context_;
   Admission::Place place_;
@@ -69,6 +75,7 @@ class ControlConnection {
   std::unique_ptr<ProgramCommands> program_commands_;  ///< From HELLO on.
   Observations observations_;
   NetworkChanges network_changes_;
+  std::string why_;  ///< Why the connection ends.
 };
 
 }  // namespace uroce::nic

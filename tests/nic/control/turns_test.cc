@@ -89,6 +89,22 @@ class ControlTurnsTest : public testing::Test {
   std::vector<std::unique_ptr<ControlClient>> clients_;
 };
 
+// A socket holds some 150 of these replies.
+TEST_F(ControlTurnsTest, AReplyThatFindsNoRoomWaitsUntilTheProgramReads) {
+  constexpr int kRequests = 300;
+  ControlClient& client = ConnectProgram();
+  for (int i = 0; i < kRequests; ++i) {
+    client.Post(UROCE_LIST_DEVICES, {});
+    daemon_->Turn();
+  }
+  int replies = 0;
+  daemon_->TurnUntil([&] {
+    while (!client.Receive(MSG_DONTWAIT).hung_up) ++replies;
+    return replies == kRequests || daemon_->server().connection_count() == 0;
+  });
+  EXPECT_EQ(replies, kRequests);
+}
+
 TEST_F(ControlTurnsTest, AFloodOfCommandsGetsSixteenInATurn) {
   ControlClient& flooder = ConnectProgram();
   ControlClient& other = ConnectProgram();
