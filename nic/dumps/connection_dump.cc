@@ -53,7 +53,9 @@ std::string StateOf(const rdma_cm::EndpointInfo& info) {
 
 std::string TextOf(const rdma_cm::SocketAddress& address) {
   if (address.port == 0 && cm::IsWildcard(address.address)) return "";
-  if (cm::IsWildcard(address.address)) return absl::StrCat("*:", address.port);
+  if (cm::IsWildcard(address.address)) {
+    return absl::StrCat(address.address.is_ipv4() ? "0.0.0.0:" : "[::]:", address.port);
+  }
   const std::string host = FormatAddress(address.address);
   return address.address.is_ipv4() ? absl::StrCat(host, ":", address.port)
                                    : absl::StrCat("[", host, "]:", address.port);
