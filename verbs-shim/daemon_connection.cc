@@ -16,6 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "verbs-shim/memory/memory.h"
 #include "verbs-shim/support.h"
 
 namespace uroce::shim {
@@ -167,7 +168,10 @@ DaemonConnection* DaemonConnection::Connect() {
   }
   connection->control_fd_ = fd;
   connection->control_inode_ = InodeOfSocket(fd);
-  if (connection->SayHello()) return connection;
+  if (connection->SayHello()) {
+    memory::PrepareForRegistrations();
+    return connection;
+  }
   close(fd);
   Free(connection);
   return nullptr;
@@ -314,8 +318,8 @@ uroce_doorbells* DaemonConnection::doorbells(uint32_t worker) const {
 
 int DaemonConnection::Command(void* request, size_t request_bytes, const ReplyRoom& reply, int* fds,
                               uint32_t* fd_count) {
-  const ErrnoKeeper keeper;
   const CancelOff cancel_off;  // The reply would go to the next command.
+  const int before = errno;
   auto* header = static_cast<uroce_request*>(request);
   header->size = static_cast<uint32_t>(request_bytes);
   const uint32_t room = fd_count != nullptr ? *fd_count : 0;
@@ -326,6 +330,7 @@ int DaemonConnection::Command(void* request, size_t request_bytes, const ReplyRo
   if (kept != 0) memcpy(fds, received_fds, kept * sizeof(int));
   CloseAll(received_fds + kept, received_count - kept);
   if (fd_count != nullptr) *fd_count = kept;
+  errno = error != 0 ? error : before;  // As after the system call that an adapter's verb makes.
   return error;
 }
 

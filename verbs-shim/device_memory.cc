@@ -175,8 +175,7 @@ ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t dm_offset, size_t length, unsig
                                .access = access,
                                .addr = reinterpret_cast<uintptr_t>(bytes.start) + dm_offset,
                                .length = length,
-                               .iova = 0,
-                               .may_be_empty = true});
+                               .iova = 0});
   if (mr == nullptr) {
     __atomic_fetch_sub(&bytes.regions, 1, __ATOMIC_RELEASE);
   } else {

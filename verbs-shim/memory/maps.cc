@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "pipeline/shm/abi/uroce_commands.h"
+#include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
@@ -91,10 +92,7 @@ char g_buffer[16384];
 /// Reads the file in pieces and hands out whole lines.
 class MapsReader {
  public:
-  MapsReader() { fd_ = OpenFile("/proc/self/maps", O_RDONLY | O_CLOEXEC); }
-  ~MapsReader() {
-    if (fd_ >= 0) SystemCall(SYS_close, fd_);
-  }
+  MapsReader() : fd_(OpenProcessFile(ProcessFile::kMaps)) {}
   MapsReader(const MapsReader&) = delete;
   MapsReader& operator=(const MapsReader&) = delete;
 
@@ -266,10 +264,9 @@ int64_t QueryAll(int64_t fd, AddressRange region, AddressRange window, MappedArr
 }  // namespace
 
 int QueryMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
-  const int64_t fd = OpenFile("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int64_t fd = OpenProcessFile(ProcessFile::kMaps);
   if (fd < 0) return static_cast<int>(-fd);
   const int64_t result = QueryAll(fd, region, window, vmas);
-  SystemCall(SYS_close, fd);
   return static_cast<int>(-result);
 }
 
@@ -351,11 +348,10 @@ bool HasCount(const char* text, const char* end) {
 }  // namespace
 
 bool HasPinnedPages() {
-  const int64_t file = OpenFile("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  const int64_t file = OpenProcessFile(ProcessFile::kStatus);
   if (IsError(file)) return false;
   char text[1024];  // The line is among the first 25.
   const int64_t bytes = SystemCall(SYS_read, file, text, sizeof(text));
-  SystemCall(SYS_close, file);
   for (int64_t at = 0; at + kLabelBytes < bytes; ++at) {
     if (IsLabelAt(text + at)) return HasCount(text + at + kLabelBytes, text + bytes);
   }

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "verbs-shim/memory/backing_file.h"
+#include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/registry.h"
 #include "verbs-shim/memory/swap.h"
 #include "verbs-shim/memory/system_call.h"
@@ -45,7 +46,7 @@ bool IsOnDemand(const MemoryRequest& request) {
 
 int CheckRequest(const MemoryRequest& request) {
   const uint64_t end = request.addr + request.length;
-  if ((request.length == 0 && !request.may_be_empty) || end < request.addr) return EINVAL;
+  if (end < request.addr) return EINVAL;
   if (!IsOnDemand(request) && PageUp(end) < end) return EINVAL;
   const bool is_zero_based = (request.access & IBV_ACCESS_ZERO_BASED) != 0;
   if (!is_zero_based) {
@@ -270,12 +271,35 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
 /// Passes /proc/self/mem of this program to the daemon once: it reaches copied parts by it.
 int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
   if (registry.memory_fd_session == daemon.connection) return 0;
-  const int64_t fd = OpenFile("/proc/self/mem", O_RDWR | O_CLOEXEC);
+  const int64_t fd = OpenProcessFile(ProcessFile::kMemory);
   if (fd < 0) return static_cast<int>(-fd);
   const int error = daemon.send_memory_fd(daemon.connection, static_cast<int>(fd));
-  SystemCall(SYS_close, fd);
   if (error == 0) registry.memory_fd_session = daemon.connection;
   return error;
+}
+
+bool IsOfFile(const RegionPart& part) {
+  return part.kind == PartKind::kCopied &&
+         (part.reason == UROCE_WHY_FILE_MAPPING || part.reason == UROCE_WHY_FILE_SYSTEM ||
+          part.reason == UROCE_WHY_NOT_REACHABLE);
+}
+
+/// Brings in the pages of mapped files, as an adapter's driver does when it pins them. EFAULT:
+/// these are secret memory, a device's memory, or pages behind the end of their file.
+int CheckFilePages(const Registry& registry) {
+  for (const RegionPart& part : registry.parts) {
+    if (!IsOfFile(part)) continue;
+    const uint64_t start = PageDown(part.addr);
+    const int64_t result =
+        SystemCall(SYS_madvise, start, PageUp(part.addr + part.length) - start, MADV_POPULATE_READ);
+    if (result == -EFAULT) return EFAULT;
+    const AddressRange own = SwapStack();  // An older kernel does not know the advice here either.
+    if (result == -EINVAL &&
+        SystemCall(SYS_madvise, own.start, kPageBytes, MADV_POPULATE_READ) == 0) {
+      return EFAULT;
+    }
+  }
+  return 0;
 }
 
 bool IsLimit(uroce_mr_reason reason) {
@@ -354,12 +378,18 @@ int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& requ
   const bool needs_write = (request.access & kWriteAccess) != 0;
   MakePartsReachable(registry, daemon, needs_write, registration);
   registration.limited_bytes = LimitedBytes(registry);
-  error = TellDaemon(registry, daemon, request, replaces, registration);
+  error = CheckFilePages(registry);
+  if (error == 0) error = TellDaemon(registry, daemon, request, replaces, registration);
   if (error != 0) DropReferences(registry, daemon, registration);
   return error;
 }
 
 }  // namespace
+
+void PrepareForRegistrations() {
+  const RegistryLock registry;
+  KeepProcessFiles();
+}
 
 int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
                    MemoryRegistration& registration) {

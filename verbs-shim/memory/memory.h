@@ -18,9 +18,8 @@ struct MemoryRequest {
   uint32_t pd;      // the daemon's handle
   uint32_t access;  // enum ibv_access_flags
   uint64_t addr;
-  uint64_t length;
-  uint64_t iova;  // the address that SGEs and peers use for addr; ignored with ZERO_BASED
-  bool may_be_empty = false;  // length 0 is no error (for device memory)
+  uint64_t length;  // 0: a region for messages without bytes, at any address
+  uint64_t iova;    // the address that SGEs and peers use for addr; ignored with ZERO_BASED
 };
 
 /// A registered region. The caller keeps it until DeregisterMemory().
@@ -36,8 +35,12 @@ struct MemoryRegistration {
 /// Length of a region at address 0 that covers the whole address space: implicit on-demand paging.
 inline constexpr uint64_t kWholeAddressSpace = UINT64_MAX;
 
+/// Opens the files that registrations need, while the program has a free fd, /proc and the right to
+/// them.
+void PrepareForRegistrations();
+
 /// Registers a range. Any thread; registrations run one at a time. Returns 0 or an errno: EINVAL
-/// (length 0, a range that wraps, unknown flags, remote writes or atomics without local write, an
+/// (a range that wraps, unknown flags, remote writes or atomics without local write, an
 /// iova at another offset in its page), EOPNOTSUPP (flush), EFAULT (memory that is missing or does
 /// not allow the access), ENOMEM, or the daemon's. An error leaves nothing behind. With ON_DEMAND
 /// each access looks the memory up, so it need not exist before. Rules of the arguments:

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/segment_table.h"
 #include "verbs-shim/memory/swap.h"
 #include "verbs-shim/memory/system_call.h"
@@ -63,6 +64,7 @@ void InParent() {
 /// In a fork child, the objects of the parent's connection are dead; the memory is the child's own.
 void InChild() {
   fork_copy.Install();
+  ForgetProcessFiles();
   registry.segments.Forget();
   registry.places.Clear();
   registry.epoch += 1;

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "verbs-shim/memory/backing_file.h"
+#include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
@@ -196,7 +197,7 @@ class Return {
   /// Pages without access can be read only by the file, while other threads rely on their being
   /// without access.
   int64_t FillByFile() {
-    const int64_t fd = OpenFile("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    const int64_t fd = OpenProcessFile(ProcessFile::kMemory);
     if (fd < 0) return fd;
     int64_t result = 0;
     for (uint64_t done = 0; done < Length() && result >= 0;) {
@@ -204,7 +205,6 @@ class Return {
       if (result == 0) result = -EIO;
       if (result > 0) done += static_cast<uint64_t>(result);
     }
-    SystemCall(SYS_close, fd);
     return result < 0 ? result : 0;
   }
 

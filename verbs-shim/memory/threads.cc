@@ -11,6 +11,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "verbs-shim/memory/process_files.h"
+
 namespace uroce::memory {
 
 // ---- Threads from /proc/self/task, their control blocks from get_robust_list ----
@@ -115,11 +117,8 @@ AddressRange CallerStack(const Vma& vma, uint64_t stack_pointer) {
 
 int ListThreads(MappedArray<ThreadRecord>& threads) {
   threads.Clear();
-  const int64_t fd = OpenFile("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return static_cast<int>(-fd);
-  const int error = ReadTasks(fd, threads);
-  SystemCall(SYS_close, fd);
-  return error;
+  const int64_t fd = OpenProcessFile(ProcessFile::kTasks);
+  return fd < 0 ? static_cast<int>(-fd) : ReadTasks(fd, threads);
 }
 
 uint64_t StaticTlsBytes() {
@@ -233,11 +232,8 @@ bool HidesMask(const SystemCallState& call, bool (*read_word)(uint64_t, uint64_t
 
 /// Reads through the kernel: the address may be wrong.
 bool ReadWord(uint64_t address, uint64_t& word) {
-  const int64_t fd = OpenFile("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const int64_t bytes = SystemCall(SYS_pread64, fd, &word, sizeof(word), address);
-  SystemCall(SYS_close, fd);
-  return bytes == sizeof(word);
+  const int64_t fd = OpenProcessFile(ProcessFile::kMemory);
+  return fd >= 0 && SystemCall(SYS_pread64, fd, &word, sizeof(word), address) == sizeof(word);
 }
 
 /// "/proc/self/task/ID/" and a name.

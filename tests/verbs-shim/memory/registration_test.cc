@@ -265,6 +265,23 @@ TEST_F(RegistrationTest, ReadOnlyMemoryAllowsReadingOnly) {
   EXPECT_EQ(daemon_.Read(mr_, constant, 1), "\x01");
 }
 
+// get_user_pages gives no page behind the end of a file.
+TEST_F(RegistrationTest, PagesBehindTheEndOfTheirFileAreRefused) {
+  const int fd = memfd_create("short", 0);
+  ASSERT_EQ(ftruncate(fd, 5000), 0);
+  void* pages = mmap(nullptr, 12288, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  daemon_.share_error = EINVAL;
+  EXPECT_EQ(daemon_.Register(pages, 12288, mr_), EFAULT);
+  EXPECT_EQ(daemon_.Register(pages, 8192, mr_), 0);
+  munmap(pages, 12288);
+  close(fd);
+}
+
+TEST_F(RegistrationTest, ARegionOfNoBytesMayLieAnywhere) {
+  EXPECT_EQ(daemon_.Register(reinterpret_cast<void*>(kPageBytes), 0, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "");
+}
+
 TEST_F(RegistrationTest, MissingMemoryIsRefused) {
   uint8_t* pages = MapPages(3);
   EXPECT_EQ(daemon_.Register(pages - kPageBytes, 2 * kPageBytes, mr_), EFAULT);
@@ -277,7 +294,6 @@ TEST_F(RegistrationTest, MissingMemoryIsRefused) {
 
 TEST_F(RegistrationTest, ArgumentsAreCheckedFirst) {
   uint8_t* pages = MapPages(2);
-  EXPECT_EQ(daemon_.Register(pages, 0, mr_), EINVAL);
   EXPECT_EQ(daemon_.Register(pages, UINT64_MAX, mr_), EINVAL);
   EXPECT_EQ(daemon_.Register(reinterpret_cast<void*>(UINT64_MAX - 100), 50, mr_), EINVAL);
   EXPECT_EQ(daemon_.Register(pages, 8192, mr_, kRemoteWrite), EINVAL);
