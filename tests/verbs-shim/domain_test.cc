@@ -22,6 +22,18 @@ class DomainTest : public ShimTest {
   }
 };
 
+// rdma-unit-test looks for EBUSY there.
+TEST_F(DomainTest, ARefusalOfTheDaemonIsInErrnoTooAndASuccessKeepsErrno) {
+  ibv_pd* pd = ibv_alloc_pd(context_);
+  daemon_->FailNext(UROCE_DEALLOC_PD, EBUSY);
+  errno = 0;
+  EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);
+  EXPECT_EQ(errno, EBUSY);
+  errno = ENOTTY;
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  EXPECT_EQ(errno, ENOTTY);
+}
+
 TEST_F(DomainTest, WhatAParentDomainStandsForCannotGoBeforeIt) {
   ibv_pd* pd = ibv_alloc_pd(context_);
   ibv_td* td = AllocTd();
