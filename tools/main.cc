@@ -20,14 +20,14 @@ int Complain(const Complaint& complaint) {
 
 int Main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  const std::vector<std::string> program = TakeProgram(arguments);
+  const RunWords words = TakeProgram(arguments);
   Invocation invocation;
   CommandLine line("uroce", "uroce: run programs on a software RoCEv2 NIC and look at it");
   line.SetVersion("uroce " UROCE_VERSION);
   line.RequireOneCommand();
   const Command root = line.root();
   AddSocketFlag(root, invocation);
-  AddLaunchers(root, invocation, program);
+  AddLaunchers(root, invocation, words);
   AddListings(root, invocation);
   AddWatching(root, invocation);
   AddChanges(root, invocation);

@@ -226,23 +226,28 @@ int AwaitEvent(int fd) {
   return got >= 0 || errno == ECONNRESET ? 0 : errno;
 }
 
+/// A call that the kernel executes holds its file: it goes on waiting when another thread has
+/// destroyed the id, with its event, and closed the fd. rping ends while its event thread does so.
+int WaitBehindClose() {
+  pause();
+  return EINTR;
+}
+
 int GetEvent(const CmFile& file, int fd, Request& request, size_t bytes) {
-  for (;;) {
+  for (int flags = fcntl(fd, F_GETFL); flags >= 0;) {
     // A forked child would wait for its parent's events.
     const int wait_error = file.connection->is_live() ? AwaitEvent(fd) : EIO;
+    const bool blocks = (flags & O_NONBLOCK) == 0;
+    if (wait_error == EBADF && blocks) return WaitBehindClose();
     if (wait_error != 0) return wait_error;
     const int error = Execute(file, fd, request, bytes);
     if (error != EAGAIN) return error;
-    const int flags = fcntl(fd, F_GETFL);
-    if (flags < 0) {
-      // Another thread has destroyed the id, with its event, and closed the file. A call that the
-      // kernel executes goes on waiting then: rping ends while its event thread does so.
-      pause();
-      return EINTR;
-    }
+    flags = fcntl(fd, F_GETFL);
+    if (flags < 0 && blocks) return WaitBehindClose();
     if ((flags & O_NONBLOCK) != 0) return error;
     sched_yield();  // Another thread took the event, and has yet to read its signal.
   }
+  return EBADF;
 }
 
 /// A program ends its ids as usual after the daemon is gone. Their events need no acknowledgement.

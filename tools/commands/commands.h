@@ -50,11 +50,16 @@ void AddChanges(const Command& app, Invocation& invocation);
 /// capture and flight: packets as pcapng files.
 void AddCaptures(const Command& app, Invocation& invocation);
 
-/// run and env: programs on the daemon's devices. `program` outlives the parse.
-void AddLaunchers(const Command& app, Invocation& invocation,
-                  const std::vector<std::string>& program);
-/// Removes the program of run and its arguments: this tool must not parse them.
-std::vector<std::string> TakeProgram(std::vector<std::string>& arguments);
+/// The words of `uroce run` that this tool must not parse.
+struct RunWords {
+  bool is_private = false;                  ///< --private was given.
+  std::vector<std::string> daemon_options;  ///< For the private uroced.
+  std::vector<std::string> program;         ///< The program and its arguments.
+};
+/// Removes these words from `arguments`.
+RunWords TakeProgram(std::vector<std::string>& arguments);
+/// run and env: programs on the daemon's devices. `words` outlives the parse.
+void AddLaunchers(const Command& app, Invocation& invocation, const RunWords& words);
 
 /// doctor and extcap: what this machine has, without a daemon too.
 void AddDoctor(const Command& app, Invocation& invocation);

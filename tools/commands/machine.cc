@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +18,7 @@
 #include "tools/client/command_line.h"
 #include "tools/client/control_client.h"
 #include "tools/client/launch.h"
+#include "tools/client/private_daemon.h"
 #include "tools/doctor/doctor.h"
 #include "tools/extcap/extcap.h"
 #include "tools/views/listing.h"
@@ -29,6 +32,8 @@ namespace {
 // As of shells and env(1).
 constexpr int kExitNotRunnable = 126;
 constexpr int kExitNoProgram = 127;
+
+constexpr char kPrivate[] = "--private";
 
 /// The index of the first word, from `start` on, that is neither a flag nor the value of --socket.
 size_t SkipFlags(const std::vector<std::string>& arguments, size_t start) {
@@ -45,16 +50,9 @@ int PrintEnvironment(const std::string& socket_path) {
   return Print(ToShellExports(*environment));
 }
 
-int RunProgram(const std::string& socket_path, const std::vector<std::string>& program) {
-  if (program.empty()) {
-    return Report(absl::InvalidArgumentError("run: no program, try: uroce run -- ibv_devinfo"));
-  }
+int RunOnDaemon(const std::string& socket_path, const std::vector<std::string>& program) {
   const auto environment = MakeLaunchEnvironment(socket_path);
   if (!environment.ok()) return Report(environment.status());
-  if (absl::Status status = CheckTakesPreload(program.front()); !status.ok()) {
-    Report(status);
-    return kExitNotRunnable;
-  }
   // Without a daemon the program would only report that it finds no device.
   if (const auto probe = ConnectToDaemon(socket_path); !probe.ok()) return Report(probe.status());
   // Most programs link libibverbs, and are served without the library in front of it.
@@ -64,27 +62,80 @@ int RunProgram(const std::string& socket_path, const std::vector<std::string>& p
   return absl::IsNotFound(status) ? kExitNoProgram : kExitNotRunnable;
 }
 
-}  // namespace
-
-std::vector<std::string> TakeProgram(std::vector<std::string>& arguments) {
-  const size_t command = SkipFlags(arguments, 0);
-  if (command == arguments.size() || arguments[command] != "run") return {};
-  const size_t first = SkipFlags(arguments, command + 1);
-  std::vector<std::string> program(arguments.begin() + static_cast<ptrdiff_t>(first),
-                                   arguments.end());
-  arguments.resize(first);
-  if (!program.empty() && program.front() == "--") program.erase(program.begin());
-  return program;
+int RunProgram(const std::string& socket, const RunWords& words, const Invocation& invocation) {
+  if (words.program.empty()) {
+    return Report(absl::InvalidArgumentError("run: no program, try: uroce run -- ibv_devinfo"));
+  }
+  if (absl::Status status = CheckTakesPreload(words.program.front()); !status.ok()) {
+    Report(status);
+    return kExitNotRunnable;
+  }
+  if (!words.is_private) return RunOnDaemon(invocation.SocketPath(), words.program);
+  if (!socket.empty()) {
+    return Report(absl::InvalidArgumentError("run: --private has a socket of its own"));
+  }
+  const auto status = RunWithPrivateDaemon(words.daemon_options, words.program);
+  return status.ok() ? *status : Report(status.status());
 }
 
-void AddLaunchers(const Command& app, Invocation& invocation,
-                  const std::vector<std::string>& program) {
+/// Whether a word before the program is for this tool, in a private run too.
+bool IsOwnFlag(const std::string& word) {
+  return word == "-h" || word == "--help" || word == kPrivate || word.starts_with("--socket=");
+}
+
+/// Moves the words from `first` on that are not for this tool to `options`.
+void TakeOptions(std::vector<std::string>& arguments, size_t first,
+                 std::vector<std::string>& options) {
+  std::vector<std::string> own(arguments.begin(),
+                               arguments.begin() + static_cast<ptrdiff_t>(first));
+  for (size_t i = first; i < arguments.size(); ++i) {
+    const bool has_value = arguments[i] == "--socket" && i + 1 < arguments.size();
+    const bool is_own = has_value || IsOwnFlag(arguments[i]);
+    (is_own ? own : options).push_back(arguments[i]);
+    if (has_value) own.push_back(arguments[++i]);
+  }
+  arguments = std::move(own);
+}
+
+}  // namespace
+
+RunWords TakeProgram(std::vector<std::string>& arguments) {
+  RunWords words;
+  const size_t command = SkipFlags(arguments, 0);
+  if (command == arguments.size() || arguments[command] != "run") return words;
+  size_t first = SkipFlags(arguments, command + 1);
+  const auto place = [&](size_t index) {
+    return arguments.begin() + static_cast<ptrdiff_t>(index);
+  };
+  words.is_private = std::find(place(command + 1), place(first), kPrivate) != place(first);
+  if (words.is_private) {
+    // Options of uroced have values, which only "--" separates from the program.
+    const auto dashes = std::find(place(first), arguments.end(), "--");
+    if (dashes != arguments.end()) first = static_cast<size_t>(dashes - arguments.begin());
+  }
+  words.program.assign(place(first), arguments.end());
+  arguments.resize(first);
+  if (!words.program.empty() && words.program.front() == "--") {
+    words.program.erase(words.program.begin());
+  }
+  if (words.is_private) TakeOptions(arguments, command + 1, words.daemon_options);
+  return words;
+}
+
+void AddLaunchers(const Command& app, Invocation& invocation, const RunWords& words) {
   const Command run = app.AddCommand(
       "run", "Run a verbs program on the daemon's devices: uroce run -- PROGRAM [ARGUMENT...]");
   AddSocketFlag(run, invocation);
-  run.SetFooter("Example: uroce run -- ibv_rc_pingpong -d uroce0 -g 1");
-  run.OnChosen([&program, &invocation] {
-    invocation.exit_status = RunProgram(invocation.SocketPath(), program);
+  const auto is_private = std::make_shared<bool>(false);
+  run.AddFlag(kPrivate, *is_private,
+              "With a uroced of its own, which ends with the program: "
+              "uroce run --private [OPTION-OF-UROCED...] -- PROGRAM");
+  run.SetFooter(
+      "Examples: uroce run -- ibv_rc_pingpong -d uroce0 -g 1\n"
+      "          uroce run --private -- ibv_devinfo\n"
+      "          uroce run --private --switch ports=4,rate=10G -- ./run-tests");
+  run.OnChosen([&words, &invocation, is_private] {
+    invocation.exit_status = RunProgram(invocation.socket, words, invocation);
   });
   const Command env = app.AddCommand(
       "env", "Print the environment of uroce run for a shell: eval \"$(uroce env)\"");
