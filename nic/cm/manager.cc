@@ -342,9 +342,10 @@ void Manager::OnReq(const Route& route, const wire::CmMessage& message, Nanos no
   switch (FindService(route, req.service_id, req.private_data, header, listener)) {
     case Refusal::kNone:
       break;
+    case Refusal::kDropped:
+      return;
     case Refusal::kNoListener:
       return RefuseReq(route, message, wire::RejReason::kInvalidServiceId);
-    case Refusal::kBusy:
     case Refusal::kNotForUs:
       return RefuseReq(route, message, wire::RejReason::kConsumerDefined);
   }
@@ -448,6 +449,7 @@ void Manager::OnSidrReq(const Route& route, const wire::CmMessage& message, Nano
   BindingId listener{};
   const Refusal refusal =
       FindService(route, request.service_id, request.private_data, header, listener);
+  if (refusal == Refusal::kDropped) return;
   if (refusal != Refusal::kNone) {
     const auto status = refusal == Refusal::kNoListener ? wire::SidrStatus::kServiceNotSupported
                                                         : wire::SidrStatus::kRejected;
@@ -532,7 +534,7 @@ Manager::Refusal Manager::FindService(const Route& route, uint64_t service_id,
   }
   if (bindings_.TakePlace(listener, route.remote)) return Refusal::kNone;
   ++outbox_.counters.backlog_full;
-  return Refusal::kBusy;
+  return Refusal::kDropped;
 }
 
 bool Manager::HasRoom(const Gid& source, Nanos now) {

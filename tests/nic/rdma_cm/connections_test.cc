@@ -95,7 +95,7 @@ TEST_F(ConnectionsTest, APeerThatIsSilentIsUnreachableAfterAllRepeats) {
   EXPECT_EQ(std::ranges::count(net.sent, wire::CmAttribute::kReq), 16);
 }
 
-TEST_F(ConnectionsTest, RequestsBeyondTheBacklogAreRejectedUntilThereIsRoom) {
+TEST_F(ConnectionsTest, RequestsBeyondTheBacklogComeAgainWhenThereIsRoom) {
   const EndpointId listener = server.Create();
   ASSERT_EQ(server.client->Bind(listener, {.address = Ip(2), .port = kPort}), Result::kOk);
   ASSERT_EQ(server.client->Listen(listener, 1), Result::kOk);
@@ -104,11 +104,9 @@ TEST_F(ConnectionsTest, RequestsBeyondTheBacklogAreRejectedUntilThereIsRoom) {
   net.Run();
   const EndpointId first = server.Take(EventKind::kConnectRequest).id;
   EXPECT_TRUE(server.events.empty());
-  EXPECT_EQ(client.Take(EventKind::kRejected).status, 28);
   ASSERT_EQ(server.client->TakeRequest(first), Result::kOk);
   EXPECT_EQ(server.client->TakeRequest(first), Result::kWrongState) << "once";
-  ASSERT_EQ(client.client->Connect(Resolved(), WithQpn(3)), Result::kOk);
-  net.Run();
+  net.Run(kMs * 10'000);
   EXPECT_TRUE(server.Find(EventKind::kConnectRequest));
 }
 
