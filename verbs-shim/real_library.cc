@@ -4,19 +4,14 @@
 #include <dlfcn.h>
 
 namespace uroce::shim {
-namespace {
 
 constinit NextFunction<void*(const char*, int)> next_dlopen("dlopen");
-
-}  // namespace
-
-void* RealDlopen(const char* path, int flags) { return next_dlopen.Get()(path, flags); }
 
 void* FindReal(const char* name, const char* version) {
   const ErrnoKeeper keeper;
   // Found by handle: RTLD_NEXT finds nothing when a dlopened module brought libibverbs in. The
   // library stays loaded from now on: callers keep the address when the program closes its handle.
-  void* library = RealDlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  void* library = next_dlopen.Get()("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   void* found = nullptr;
   if (library != nullptr) {
     found = dlvsym(library, name, version);

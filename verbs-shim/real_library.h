@@ -43,7 +43,7 @@ class NextFunction {
 namespace uroce::shim {
 
 /// libc's dlopen, which our own stands in front of.
-void* RealDlopen(const char* path, int flags);
+extern NextFunction<void*(const char*, int)> next_dlopen;
 
 /// The address of `name` in the real library, or null. Never our own definition: searches the real
 /// library's handle, and then the libraries behind ours in search order. The address stays valid.

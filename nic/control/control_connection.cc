@@ -231,7 +231,7 @@ bool ControlConnection::ReadOne() {
   const auto [outcome, bytes] = socket_.Receive(buffer);
   if (outcome == StrangerSocket::Outcome::kNothing) return false;
   if (outcome != StrangerSocket::Outcome::kMessage) {
-    End(outcome == StrangerSocket::Outcome::kFds ? "a request brought fds" : kHungUp);
+    End(outcome == StrangerSocket::Outcome::kFds ? "a request carried fds" : kHungUp);
     return false;
   }
   Reply reply;

@@ -56,7 +56,7 @@ class ControlConnection {
   bool Send(const absl::Status& status, Reply&& reply);
   /// Switches reading on or off. Hangups are reported in both cases.
   void Listen(bool is_listening);
-  /// Whether nobody is left at the other end.
+  /// Whether the program has closed its end.
   bool HasHungUp() const;
   /// Ends the connection. The line of the log about its end says why.
   void End(absl::string_view why);

@@ -155,7 +155,7 @@ absl::StatusOr<LaunchEnvironment> MakeLaunchEnvironment(const std::string& socke
   // Programs go to other folders.
   std::error_code error;
   const std::filesystem::path socket = std::filesystem::absolute(socket_path, error);
-  return LaunchEnvironment{*library, PrependPreload(*library, EnvironmentOr("LD_PRELOAD", "")),
+  return LaunchEnvironment{PrependPreload(*library, EnvironmentOr("LD_PRELOAD", "")),
                            error ? socket_path : socket.string(),
                            AppendAsanOptions(EnvironmentOr("ASAN_OPTIONS", ""))};
 }
@@ -177,6 +177,10 @@ absl::Status Exec(const LaunchEnvironment& environment, const std::vector<std::s
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot run ", command[0]));
+}
+
+int ExitStatusOfExec(const absl::Status& error) {
+  return absl::IsNotFound(error) ? kExitNoProgram : kExitNotRunnable;
 }
 
 }  // namespace uroce::tools

@@ -22,7 +22,6 @@ absl::Status CheckTakesPreload(const std::string& program);
 
 /// The environment variables that make a program find the daemon.
 struct LaunchEnvironment {
-  std::string library;  ///< The path of liburoce.so.
   std::string preload;  ///< LD_PRELOAD: liburoce.so, then the former value.
   std::string socket;   ///< UROCE_SOCKET
   std::string asan;     ///< ASAN_OPTIONS: the former value, and what liburoce.so needs.
@@ -57,5 +56,11 @@ std::string ToShellExports(const LaunchEnvironment& environment);
 
 /// Replaces this process by the program; returns only when that fails.
 absl::Status Exec(const LaunchEnvironment& environment, const std::vector<std::string>& command);
+
+// Exit statuses as of shells and env(1).
+inline constexpr int kExitNotRunnable = 126;
+inline constexpr int kExitNoProgram = 127;
+/// The exit status for an error of Exec.
+int ExitStatusOfExec(const absl::Status& error);
 
 }  // namespace uroce::tools

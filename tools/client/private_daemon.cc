@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -38,8 +37,6 @@
 namespace uroce::tools {
 namespace {
 
-constexpr int kExitNotRunnable = 126;  // As of shells and env(1).
-constexpr int kExitNoProgram = 127;
 constexpr int kExitBySignal = 128;
 constexpr int kEndOfDaemonMs = 10'000;  ///< For the daemon to end by itself.
 constexpr int kTellOfWaitMs = 2'000;
@@ -71,7 +68,8 @@ absl::StatusOr<std::string> MakeDirectory() {
   return refused;
 }
 
-/// The signals that this process handles: their end of the program, and ends of children.
+/// The signals that this process takes in its loop: ends of children, and those that it passes on
+/// to the program.
 sigset_t HandledSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -105,7 +103,7 @@ std::string LastLines(const std::string& log) {
 
 // ---- The keeper ----
 
-/// What the keeper has of this process's, in its own copy.
+/// What the keeper needs. The keeper has a copy of its own.
 struct Keeping {
   std::string directory;
   std::string daemon;
@@ -186,7 +184,8 @@ void EndDaemon(pid_t daemon, int signals) {
   const pid_t daemon = fork();
   if (daemon == 0) ExecDaemon(keeping, self);
   keeping.ready.write.Reset();
-  if (!AwaitEnd(keeping, daemon, signals)) EndDaemon(daemon, signals);
+  // Without a process for the daemon its end of `ready` is closed: the run ends with an error.
+  if (daemon > 0 && !AwaitEnd(keeping, daemon, signals)) EndDaemon(daemon, signals);
   std::error_code error;
   std::filesystem::remove_all(keeping.directory, error);
   _exit(0);
@@ -226,7 +225,7 @@ int AwaitReady(int ready, int signals) {
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   const absl::Status status = Exec(environment, program);
   fprintf(stderr, "uroce: %s\n", std::string(status.message()).c_str());
-  _exit(absl::IsNotFound(status) ? kExitNoProgram : kExitNotRunnable);
+  _exit(ExitStatusOfExec(status));
 }
 
 /// The children that this process has, the keeper excepted.

@@ -29,10 +29,6 @@ namespace uroce::tools {
 
 namespace {
 
-// As of shells and env(1).
-constexpr int kExitNotRunnable = 126;
-constexpr int kExitNoProgram = 127;
-
 constexpr char kPrivate[] = "--private";
 
 /// The index of the first word, from `start` on, that is neither a flag nor the value of --socket.
@@ -55,14 +51,12 @@ int RunOnDaemon(const std::string& socket_path, const std::vector<std::string>& 
   if (!environment.ok()) return Report(environment.status());
   // Without a daemon the program would only report that it finds no device.
   if (const auto probe = ConnectToDaemon(socket_path); !probe.ok()) return Report(probe.status());
-  // Most programs link libibverbs, and are served without the library in front of it.
-  if (absl::Status status = CheckFront(environment->library); !status.ok()) Report(status);
   const absl::Status status = Exec(*environment, program);
   Report(status);
-  return absl::IsNotFound(status) ? kExitNoProgram : kExitNotRunnable;
+  return ExitStatusOfExec(status);
 }
 
-int RunProgram(const std::string& socket, const RunWords& words, const Invocation& invocation) {
+int RunProgram(const RunWords& words, const Invocation& invocation) {
   if (words.program.empty()) {
     return Report(absl::InvalidArgumentError("run: no program, try: uroce run -- ibv_devinfo"));
   }
@@ -70,8 +64,13 @@ int RunProgram(const std::string& socket, const RunWords& words, const Invocatio
     Report(status);
     return kExitNotRunnable;
   }
+  // Most programs link libibverbs, and are served without the library in front of it.
+  const absl::StatusOr<std::string> library = FindLibrary();
+  if (library.ok()) {
+    if (absl::Status status = CheckFront(*library); !status.ok()) Report(status);
+  }
   if (!words.is_private) return RunOnDaemon(invocation.SocketPath(), words.program);
-  if (!socket.empty()) {
+  if (!invocation.socket.empty()) {
     return Report(absl::InvalidArgumentError("run: --private has a socket of its own"));
   }
   const auto status = RunWithPrivateDaemon(words.daemon_options, words.program);
@@ -135,7 +134,7 @@ void AddLaunchers(const Command& app, Invocation& invocation, const RunWords& wo
       "          uroce run --private -- ibv_devinfo\n"
       "          uroce run --private --switch ports=4,rate=10G -- ./run-tests");
   run.OnChosen([&words, &invocation, is_private] {
-    invocation.exit_status = RunProgram(invocation.socket, words, invocation);
+    invocation.exit_status = RunProgram(words, invocation);
   });
   const Command env = app.AddCommand(
       "env", "Print the environment of uroce run for a shell: eval \"$(uroce env)\"");

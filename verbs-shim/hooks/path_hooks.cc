@@ -313,8 +313,6 @@ UROCE_EXPORT FILE* HookOpenStream64(const char* path, const char* mode) {
 
 namespace {
 
-constinit NextFunction<void*(const char*, int)> next_dlopen("dlopen");
-
 /// Whether `path` names libibverbs: its name for linking, its soname, or the file behind them, such
 /// as libibverbs.so.1.14.44.0.
 bool IsVerbsLibrary(const char* path) {
