@@ -95,9 +95,11 @@ bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
 }
 
 /// The length of a work that can be executed. One byte beyond a message stands for all that is too
-/// long.
+/// long. An ATOMIC WRITE takes the first eight bytes of a longer list.
 uint32_t LengthOf(WorkOpcode opcode, uint64_t length) {
-  const uint64_t most = IsAtomic(opcode) ? sizeof(uint64_t) : transport::kMaxMessageBytes;
+  constexpr uint64_t kAtomicBytes = sizeof(uint64_t);
+  if (opcode == WorkOpcode::kAtomicWrite) return kAtomicBytes;
+  const uint64_t most = IsAtomic(opcode) ? kAtomicBytes : transport::kMaxMessageBytes;
   return length <= most ? static_cast<uint32_t>(length) : transport::kMaxMessageBytes + 1;
 }
 
