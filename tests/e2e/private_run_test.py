@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uroce run --private`: a daemon for one program and its children, by any user; nothing of it stays,
-however they end."""
+"""`uroce run --private`: a daemon for one program and its children, by any user. Nothing of it
+stays, however they end."""
 import os
 import pty
 import re
