@@ -3,7 +3,6 @@
 // daemon is (sd_notify(3)).
 #include "nic/daemon.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/log.h"
 #include "nic/control/reconfiguration.h"
 #include "nic/control/server.h"
 #include "nic/devices/nic_device.h"
@@ -201,7 +201,7 @@ void Daemon::Run() {
   loop_.Run();
   manager.TellStopping();
   loop_.Forget(watch);
-  spdlog::info("stopping with {} programs connected", server_->connection_count());
+  LogInfo("stopping with {} programs connected", server_->connection_count());
 }
 
 std::string Daemon::ReadyLine() const {

@@ -2,8 +2,6 @@
 // uroced: starts and stops the daemon.
 #include <fcntl.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,8 +15,8 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/log.h"
 #include "nic/daemon.h"
-#include "nic/log_format.h"
 #include "nic/settings/config_file.h"
 #include "nic/settings/flags.h"
 #include "pipeline/os/fd.h"
@@ -73,18 +71,6 @@ int Print(const std::string& text) {
               kExitFailure);
 }
 
-void StartLog(const uroce::nic::Config& config) {
-  struct stat status {};
-  const bool is_journal =
-      fstat(STDERR_FILENO, &status) == 0 &&
-      uroce::nic::IsJournal(std::getenv("JOURNAL_STREAM"), status.st_dev, status.st_ino);
-  auto logger = spdlog::stderr_logger_mt("uroced");
-  logger->set_formatter(
-      uroce::nic::MakeLogFormatter({.is_json = config.json_log, .is_journal = is_journal}));
-  logger->set_level(spdlog::level::from_str(config.log_level));
-  spdlog::set_default_logger(std::move(logger));
-}
-
 // Threads inherit the mask: only the control thread's signalfd gets these signals.
 void PrepareProcess() {
   signal(SIGPIPE, SIG_IGN);
@@ -100,7 +86,7 @@ void PrepareProcess() {
 void TellReady(const uroce::nic::Daemon& daemon, const uroce::nic::Config& config) {
   const int ready_fd = config.ready_fd;
   if (config.json_log) {
-    spdlog::info("{}", daemon.ReadyLine());
+    uroce::nic::LogInfo("{}", daemon.ReadyLine());
   } else {
     std::fprintf(stderr, "uroced: %s\n", daemon.ReadyLine().c_str());
   }
@@ -146,7 +132,7 @@ int main(int argc, char** argv) {
   if (absl::Status status = CheckReadyFd(config->ready_fd); !status.ok()) {
     return Fail(status, kExitUsage);
   }
-  StartLog(*config);
+  uroce::nic::StartLog(config->json_log, config->log_level);
   PrepareProcess();
   const int status = Serve(*line, *config);
   // A thread that hangs in what a program lent must not run while the objects are destroyed.

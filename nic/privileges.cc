@@ -154,7 +154,8 @@ uint64_t OfPort(const PortKind& kind) {
 }  // namespace
 
 uint64_t CapabilitiesInUse(const Config& config, bool socket_is_elsewhere) {
-  uint64_t used = Bit(CAP_SETUID) | Bit(CAP_SETGID) | Bit(CAP_CHECKPOINT_RESTORE);
+  uint64_t used =
+      Bit(CAP_SETUID) | Bit(CAP_SETGID) | Bit(CAP_CHECKPOINT_RESTORE) | Bit(CAP_LINUX_IMMUTABLE);
   if (socket_is_elsewhere) used |= Bit(CAP_DAC_OVERRIDE);
   for (const DeviceConfig& device : config.devices) {
     used |= OfPort(device.kind);

@@ -15,6 +15,7 @@ namespace uroce::nic {
 /// - CAP_SETUID, CAP_SETGID: threads that touch a program's memory, or open files for it, act as
 ///   its user (pipeline/os/credentials.h). CAP_CHECKPOINT_RESTORE: threads that open files look
 ///   behind the program's mappings (nic/control/memory_socket.h).
+/// - CAP_LINUX_IMMUTABLE: programs can free no pages of their queues (pipeline/os/shared_memory.h).
 /// - CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK: a port beside the kernel asks for neighbours, joins
 ///   groups, and is reopened, with rings in locked memory, when its interface is replaced. A port
 ///   on a PCI device maps memory for it, and may have a kernel driver beside it.

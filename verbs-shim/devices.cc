@@ -91,7 +91,8 @@ ibv_device** List(int* count) {
   const uint32_t our_count = ListOurs(ours);
   int real_count = 0;
   // Without kernel RDMA or a real library, its list is empty.
-  ibv_device** real = real_ibv_get_device_list.CallOr(nullptr, &real_count);
+  ibv_device** real =
+      HidesOtherDevices() ? nullptr : real_ibv_get_device_list.CallOr(nullptr, &real_count);
   if (real == nullptr) real_count = 0;
 
   const size_t total = our_count + static_cast<size_t>(real_count);

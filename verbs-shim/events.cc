@@ -223,7 +223,7 @@ int GetAsyncEvent(Context& context, ibv_async_event* event) {
   const int fd = context.verbs.context.async_fd;
   switch (context.events.Next(*context.connection, fd, /*of_completions=*/false, record, &object)) {
     case EventStream::Result::kEvent:
-      if (record.event_type > IBV_EVENT_WQ_FATAL) {  // The type is none.
+      if (record.event_type > UROCE_EVENT_DEVICE_SPEED_CHANGE) {  // The type is none.
         errno = EIO;
         return -1;
       }

@@ -107,9 +107,8 @@ uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
   header.wr_id = wr.wr_id;
   header.opcode = static_cast<uint8_t>(wr.opcode);
   header.flags = static_cast<uint8_t>(wr.send_flags & kKnownFlags);
-  header.num_sge = static_cast<uint8_t>(wr.num_sge);
+  header.num_sge = static_cast<uint16_t>(wr.num_sge);
   header.imm_or_rkey = wr.imm_data;  // Or invalidate_rkey, which has the same bytes.
-  header.inline_length = 0;
   header.xrc_srqn = type == IBV_QPT_XRC_SEND ? wr.qp_type.xrc.remote_srqn : 0;
   if (type == IBV_QPT_UD) {
     header.remote_addr = 0;
@@ -145,8 +144,7 @@ void WriteInline(uint8_t* slot, uroce_send_wqe& header, const ibv_send_wr& wr) {
     memcpy(place, reinterpret_cast<const void*>(sge.addr), sge.length);
     place += sge.length;
   }
-  header.num_sge = 0;
-  header.inline_length = static_cast<uint8_t>(place - slot - sizeof(header));
+  header.inline_length = static_cast<uint16_t>(place - slot - sizeof(header));
   rings::WriteSendHeader(slot, header);
 }
 

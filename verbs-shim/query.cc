@@ -116,24 +116,13 @@ int DescribePort(Context& context, uint8_t port, ibv_port_attr& attr) {
   return 0;
 }
 
-/// Units of 100 Mb/s that ibv_port_attr::active_speed means for one lane.
-uint64_t LaneSpeed(uint8_t active_speed) {
-  constexpr uint16_t kOfBit[] = {25, 50, 100, 100, 140, 250, 500, 1000};  // SDR to NDR
-  return active_speed == 0 ? 0 : kOfBit[__builtin_ctz(active_speed)];
-}
-
-/// Lanes that ibv_port_attr::active_width means: 1, 4, 8, 12, 2.
-uint64_t Lanes(uint8_t active_width) {
-  constexpr uint8_t kOfBit[] = {1, 4, 8, 12, 2};
-  const unsigned bit = active_width == 0 ? 0 : static_cast<unsigned>(__builtin_ctz(active_width));
-  return bit < sizeof(kOfBit) ? kOfBit[bit] : 0;
-}
-
 int PortSpeed(Context& context, uint32_t port, uint64_t* speed) {
   if (port != 1) return EINVAL;
-  ibv_port_attr attr;
-  const int error = DescribePort(context, 1, attr);
-  if (error == 0) *speed = LaneSpeed(attr.active_speed) * Lanes(attr.active_width);
+  constexpr uint64_t kUnitBps = 100'000'000;
+  uroce_port_info info;
+  const int error =
+      Call(*context.connection, UROCE_QUERY_PORT, uroce_handle{context.handle, 0}, &info);
+  if (error == 0) *speed = info.speed_bps < kUnitBps ? 1 : info.speed_bps / kUnitBps;
   return error;
 }
 

@@ -10,12 +10,15 @@
 namespace uroce::shim {
 namespace {
 
-bool IsLogging() {
-  const char* value = secure_getenv("UROCE_LOG");
+/// Whether the variable of the environment is there, and neither empty nor 0.
+bool IsSet(const char* name) {
+  const char* value = secure_getenv(name);
   return value != nullptr && value[0] != '\0' && strcmp(value, "0") != 0;
 }
 
 }  // namespace
+
+bool HidesOtherDevices() { return IsSet("UROCE_ONLY"); }
 
 uint64_t ClockNs(clockid_t clock) {
   timespec time = {};
@@ -46,7 +49,7 @@ void WriteLine(const char* format, va_list arguments) {
 }  // namespace
 
 void Log(const char* format, ...) {
-  if (!IsLogging()) return;
+  if (!IsSet("UROCE_LOG")) return;
   va_list arguments;
   va_start(arguments, format);
   WriteLine(format, arguments);

@@ -73,6 +73,9 @@ class ErrnoKeeper {
   int saved_;
 };
 
+/// Whether UROCE_ONLY has the program see our devices alone. Keeps errno.
+bool HidesOtherDevices();
+
 /// Writes one line to stderr, if UROCE_LOG is set and not 0. Keeps errno.
 void Log(const char* format, ...) __attribute__((format(printf, 1, 2)));
 /// Writes the line in any case: for what a user must know who sees only that there is no device.

@@ -13,9 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/base/types.h"
-#include "pipeline/port/frame_marks.h"
-#include "pipeline/port/frame_queue.h"
-#include "pipeline/port/wake.h"
+#include "pipeline/port/frames.h"
 
 namespace uroce::drivers {
 namespace {

@@ -122,7 +122,6 @@ const DriverRules& RulesOf(absl::string_view driver) {
 
 namespace {
 
-constexpr uint32_t kStandardMtu = 1500;
 /// The size of a NIC's buffers is a multiple of this: the e1000 family accepts only powers of two,
 /// and spreads a frame over several mbufs when the largest frame may not fit one.
 constexpr uint32_t kPciFrameBytes = 8192;
@@ -136,10 +135,6 @@ bool IsPciAddress(const std::string& name) {
 std::string FullPciAddress(const std::string& address) {
   const bool has_domain = std::ranges::count(address, ':') == 2;
   return absl::AsciiStrToLower(has_domain ? address : absl::StrCat("0000:", address));
-}
-
-absl::Status Bad(const DeviceArguments& arguments, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("dev \"", arguments.name, "\": ", why));
 }
 
 /// Six pairs of hexadecimal digits with ':' between them.
@@ -159,12 +154,12 @@ absl::Status TakeMac(DeviceArguments& arguments, const std::string& text) {
   arguments.mac = ParseMac(text);
   constexpr uint8_t kGroupBit = 1;
   if (!arguments.mac.has_value() || (arguments.mac->front() & kGroupBit) != 0) {
-    return Bad(arguments,
-               absl::StrCat("mac=", text, " is no unicast address such as 02:00:00:00:00:01"));
+    return BadArguments(
+        arguments, absl::StrCat("mac=", text, " is no unicast address such as 02:00:00:00:00:01"));
   }
   if (!arguments.Interface().empty()) {
-    return Bad(arguments, absl::StrCat("mac: the port has the address of the interface ",
-                                       arguments.Interface()));
+    return BadArguments(arguments, absl::StrCat("mac: the port has the address of the interface ",
+                                                arguments.Interface()));
   }
   return absl::OkStatus();
 }
@@ -175,19 +170,20 @@ absl::Status CheckKeys(const DeviceArguments& arguments) {
   for (const auto& [key, value] : values) {
     const auto same = [&key = key](const auto& other) { return other.first == key; };
     if (std::ranges::count_if(values, same) > 1) {
-      return Bad(arguments, absl::StrCat("\"", key, "\" is given twice"));
+      return BadArguments(arguments, absl::StrCat("\"", key, "\" is given twice"));
     }
     if (!rules.keys.empty() && std::ranges::find(rules.keys, key) == rules.keys.end()) {
-      return Bad(arguments, absl::StrCat("unknown key \"", key, "\"; ", arguments.driver, " takes ",
-                                         absl::StrJoin(rules.keys, ", ")));
+      return BadArguments(arguments, absl::StrCat("unknown key \"", key, "\"; ", arguments.driver,
+                                                  " takes ", absl::StrJoin(rules.keys, ", ")));
     }
     if (!rules.keys.empty() && value.empty()) {
-      return Bad(arguments, absl::StrCat(key, "= has no value"));
+      return BadArguments(arguments, absl::StrCat(key, "= has no value"));
     }
   }
   const auto given = [&](absl::string_view key) { return arguments.Find(key) != nullptr; };
   if (rules.required.empty() || std::ranges::any_of(rules.required, given)) return absl::OkStatus();
-  return Bad(arguments, absl::StrCat(absl::StrJoin(rules.required, "=... or "), "=... is missing"));
+  return BadArguments(arguments,
+                      absl::StrCat(absl::StrJoin(rules.required, "=... or "), "=... is missing"));
 }
 
 /// Splits "key=value" parts; `mac` is ours, not the driver's.
@@ -195,7 +191,7 @@ absl::Status TakeValues(DeviceArguments& arguments, const std::vector<std::strin
   for (size_t i = 1; i < parts.size(); ++i) {
     const std::pair<std::string, std::string> value =
         absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
-    if (value.first.empty()) return Bad(arguments, "an empty part between separators");
+    if (value.first.empty()) return BadArguments(arguments, "an empty part between separators");
     arguments.values.push_back(value);
   }
   const auto is_mac = [](const auto& value) { return value.first == "mac"; };
@@ -242,6 +238,10 @@ std::string DeviceArguments::ToDpdk() const {
   return text;
 }
 
+absl::Status BadArguments(const DeviceArguments& arguments, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("dev \"", arguments.name, "\": ", why));
+}
+
 absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, absl::ByAnyChar(";,"));
   DeviceArguments arguments;
@@ -256,7 +256,7 @@ absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text) {
     const size_t last = arguments.name.find_last_not_of("0123456789");
     arguments.driver = last == std::string::npos ? "" : arguments.name.substr(0, last + 1);
     if (!absl::StartsWith(arguments.driver, "net_")) {
-      return Bad(arguments, "neither a PCI address nor a DPDK driver name (net_...)");
+      return BadArguments(arguments, "neither a PCI address nor a DPDK driver name (net_...)");
     }
   }
   if (absl::Status status = TakeValues(arguments, parts); !status.ok()) return status;

@@ -92,6 +92,12 @@ struct DeviceArguments {
 /// interface. Errors name the device, the key, the value and what would be right.
 absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text);
 
+/// The error of arguments that cannot be met: it names the device.
+absl::Status BadArguments(const DeviceArguments& arguments, absl::string_view why);
+
+/// Bytes, where neither the user nor an interface says another MTU.
+inline constexpr uint32_t kStandardMtu = 1500;
+
 /// How many frames a pool that serves one port alone has (DriverRules::own_pool_frame_bytes).
 inline constexpr uint32_t kOwnPoolFrames = 8192;
 

@@ -46,18 +46,15 @@ absl::Status Named(const DeviceArguments& arguments, absl::string_view key,
                       absl::StrCat("dev \"", arguments.name, "\": ", key, "=", status.message()));
 }
 
-absl::Status Bad(const DeviceArguments& arguments, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("dev \"", arguments.name, "\": ", why));
-}
-
 absl::Status CheckDriverMtu(const DeviceArguments& arguments) {
   const uint32_t limit = arguments.rules().mtu_limit;
   const std::string interface = arguments.Interface();
   const absl::StatusOr<InterfaceState> state = ReadInterface(interface);
   if (limit == 0 || !state.ok() || state->mtu_bytes <= limit) return absl::OkStatus();
-  return Bad(arguments, absl::StrCat("iface=", interface, " has the MTU ", state->mtu_bytes,
-                                     ", and ", arguments.driver, " works up to ", limit,
-                                     "; ip link set ", interface, " mtu ", limit));
+  return BadArguments(
+      arguments, absl::StrCat("iface=", interface, " has the MTU ", state->mtu_bytes, ", and ",
+                              arguments.driver, " works up to ", limit, "; ip link set ", interface,
+                              " mtu ", limit));
 }
 
 absl::Status CheckSharedInterface(const DeviceArguments& arguments, const PortOptions& options) {
@@ -86,14 +83,17 @@ absl::Status CheckTap(const DeviceArguments& arguments) {
   constexpr char kDevice[] = "/dev/net/tun";
   const std::string interface = arguments.Value("iface");
   if (access(kDevice, R_OK | W_OK) != 0) {
-    return Bad(arguments, absl::StrCat(kDevice, ": ", std::strerror(errno), "; modprobe tun"));
+    return BadArguments(arguments,
+                        absl::StrCat(kDevice, ": ", std::strerror(errno), "; modprobe tun"));
   }
   if (ReadInterface(interface).ok()) {
-    return Bad(arguments, absl::StrCat("iface=", interface,
-                                       ": there is such an interface; the TAP is made anew"));
+    return BadArguments(
+        arguments,
+        absl::StrCat("iface=", interface, ": there is such an interface; the TAP is made again"));
   }
   if (interface.size() >= IFNAMSIZ) {
-    return Bad(arguments, absl::StrCat("iface=", interface, " is longer than ", IFNAMSIZ - 1));
+    return BadArguments(arguments,
+                        absl::StrCat("iface=", interface, " is longer than ", IFNAMSIZ - 1));
   }
   return CheckRights(arguments.name, absl::StrCat("iface=", interface),
                      {{CAP_NET_ADMIN, "CAP_NET_ADMIN"}});
@@ -106,7 +106,7 @@ absl::Status CheckFile(const DeviceArguments& arguments, absl::string_view key, 
   struct stat status {};
   const bool exists = stat(path->c_str(), &status) == 0;
   if (exists && !S_ISREG(status.st_mode)) {
-    return Bad(arguments, absl::StrCat(key, "=", *path, ": is no file"));
+    return BadArguments(arguments, absl::StrCat(key, "=", *path, ": is no file"));
   }
   const std::filesystem::path parent = std::filesystem::path(*path).parent_path();
   const std::string directory = parent.empty() ? std::string(1, '.') : parent.string();
@@ -114,7 +114,7 @@ absl::Status CheckFile(const DeviceArguments& arguments, absl::string_view key, 
   if (access(makes_it ? directory.c_str() : path->c_str(), access_mode) == 0) {
     return absl::OkStatus();
   }
-  return Bad(arguments, absl::StrCat(key, "=", *path, ": ", std::strerror(errno)));
+  return BadArguments(arguments, absl::StrCat(key, "=", *path, ": ", std::strerror(errno)));
 }
 
 absl::Status CheckFiles(const DeviceArguments& arguments) {
@@ -134,8 +134,9 @@ uint32_t MtuLimit(const DeviceArguments& arguments) {
 absl::Status CheckDevice(const DeviceArguments& arguments, const PortOptions& options) {
   const uint32_t limit = MtuLimit(arguments);
   if (limit != 0 && options.mtu_bytes > limit) {
-    return Bad(arguments, absl::StrCat("mtu=", options.mtu_bytes, " is more than the ", limit,
-                                       " bytes that ", arguments.driver, " carries"));
+    return BadArguments(arguments,
+                        absl::StrCat("mtu=", options.mtu_bytes, " is more than the ", limit,
+                                     " bytes that ", arguments.driver, " carries"));
   }
   if (absl::Status status = CheckFiles(arguments); !status.ok()) return status;
   if (!arguments.Interface().empty()) return CheckSharedInterface(arguments, options);

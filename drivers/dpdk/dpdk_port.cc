@@ -19,8 +19,8 @@
 #include "drivers/dpdk/eal.h"
 #include "drivers/kernel/kernel_interface.h"
 #include "drivers/kernel/sockets.h"
-#include "pipeline/base/counters.h"
-#include "pipeline/port/wake.h"
+#include "pipeline/base/observation.h"
+#include "pipeline/port/frames.h"
 
 namespace uroce::drivers {
 namespace {
@@ -33,7 +33,6 @@ constexpr uint16_t kEarlyFrames = 32;
 /// second, too.
 constexpr Nanos kRefusalLimit{10'000'000};
 constexpr Nanos kPauseLimit{1'000'000'000};
-constexpr uint32_t kStandardMtu = 1500;
 
 /// No value if both have none.
 std::optional<uint64_t> Sum(std::optional<uint64_t> a, std::optional<uint64_t> b) {
@@ -92,6 +91,7 @@ class DpdkPort final : public Port {
   const PortOptions options_;
   rte_mempool* const pool_;
   std::optional<KernelMute> mute_;
+  std::string why_detached_;            ///< Why the interface that has the name is not used, or "".
   const std::optional<Mac> given_mac_;  ///< Unlike the MAC of a NIC or interface, it stays.
   const bool receives_;                 ///< Whether frames can come from this device at all.
   StartedDevice device_;  ///< Changed while no worker is inside; 0 queues while there is none.
@@ -300,6 +300,7 @@ PortInfo DpdkPort::Info() const {
   info.driver = arguments_.IsPci() ? "pci" : arguments_.driver;
   const std::string interface = arguments_.Interface();
   if (arguments_.IsShared()) info.interface = interface;
+  info.why_down = why_detached_;
   uint32_t mtu_of_interface = 0;
   if (!interface.empty()) {
     const absl::StatusOr<InterfaceState> kernel = ReadInterface(interface);
@@ -375,6 +376,7 @@ void DpdkPort::FollowInterface(WhileIdle while_idle) {
   while_idle([this] { Detach(); });
   mute_.reset();
   absl::StatusOr<KernelMute> mute = KernelMute::Open(arguments_.Interface());
+  why_detached_ = std::string(mute.status().message());
   if (!mute.ok()) return;
   const absl::StatusOr<StartedDevice> device = OpenDevice(arguments_, options_, pool_);
   if (!device.ok()) return;

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/fabric/frame.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/wire/decode.h"
 
 namespace uroce::drivers {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kLaneFrames = 1024;
 constexpr size_t kHeldFrames = 64;
-constexpr uint32_t kMaxPassing = 8;
+constexpr uint32_t kMaxPassingByChance = 8;
 /// A held frame leaves after this time, even if too few other frames have passed it. That of a rule
 /// may wait longer: what it does must not depend on when the worker runs.
 constexpr Nanos kHoldLimit{200'000};
@@ -72,7 +72,7 @@ FaultLane::Fate FaultLane::DrawFate() {
   fate.corrupt = Chance(config_.corrupt);
   fate.mark = Chance(config_.ce_mark);
   if (reorder && held_.size() < kHeldFrames) {
-    const auto passing = static_cast<uint32_t>(random_() % kMaxPassing) + 1;
+    const auto passing = static_cast<uint32_t>(random_() % kMaxPassingByChance) + 1;
     fate.hold = Hold{.longest = kHoldLimit, .passing = passing};
   }
   return fate;
@@ -216,7 +216,7 @@ Nanos FaultLane::NextDeadline() const {
 
 namespace {
 
-constexpr uint16_t kBurst = 32;
+constexpr uint16_t kLaneBurst = 32;
 
 /// The rates and the delay of one lane, none when `direction` does not include the lane; the link
 /// is that of both.
@@ -272,9 +272,9 @@ void FaultPort::Set(const FaultConfig& config) {
 /// Gives the frames that are due to the wrapped port. Frames that it does not take wait here.
 void FaultPort::SendOn(uint16_t queue, Nanos now) {
   FaultLane& lane = lanes_[queue]->transmit;
-  std::array<rte_mbuf*, kBurst> frames;
+  std::array<rte_mbuf*, kLaneBurst> frames;
   for (;;) {
-    const uint16_t due = lane.Take(frames.data(), kBurst, now);
+    const uint16_t due = lane.Take(frames.data(), kLaneBurst, now);
     if (due == 0) return;
     const uint16_t sent = port_->TransmitBurst(queue, frames.data(), due, now);
     lane.Untake(frames.data() + sent, static_cast<uint16_t>(due - sent));
@@ -284,8 +284,8 @@ void FaultPort::SendOn(uint16_t queue, Nanos now) {
 
 void FaultPort::TakeIn(uint16_t queue, Nanos now) {
   FaultLane& lane = lanes_[queue]->receive;
-  std::array<rte_mbuf*, kBurst> frames;
-  const uint16_t room = std::min(kBurst, lane.room());
+  std::array<rte_mbuf*, kLaneBurst> frames;
+  const uint16_t room = std::min(kLaneBurst, lane.room());
   const uint16_t arrived = port_->ReceiveBurst(queue, frames.data(), room, now);
   for (uint16_t i = 0; i < arrived; ++i) lane.Put(frames[i], now);
 }

@@ -143,7 +143,7 @@ class FaultPort final : public Port {
   /// The counters, summed over all queues.
   FaultCounters receive_counters() const;
   FaultCounters transmit_counters() const;
-  /// The rules with their counts, which Set makes anew. Also while workers are inside.
+  /// The rules with their counts; Set replaces both. Also while workers are inside.
   const std::vector<std::unique_ptr<ActiveFaultRule>>& rules() const { return rules_; }
 
  private:

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "pipeline/wire/icrc.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 #include "pipeline/wire/superframe.h"
 
 namespace uroce::drivers {

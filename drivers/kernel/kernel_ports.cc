@@ -19,9 +19,9 @@
 #include "drivers/kernel/kernel_interface.h"
 #include "drivers/kernel/packet_frames.h"
 #include "drivers/kernel/socket_frames.h"
-#include "pipeline/base/counters.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/os/fd.h"
-#include "pipeline/port/wake.h"
+#include "pipeline/port/frames.h"
 
 namespace uroce::drivers {
 namespace {
@@ -166,6 +166,7 @@ class PacketSocketPort final : public SocketPort<Fd, PacketReader, PacketWriter>
   const std::string interface_;
   const bool takes_all_frames_;
   std::optional<KernelMute> mute_;
+  std::string why_closed_;  ///< Why the interface that now has the name could not be opened, or "".
   mutable PacketDrops packet_drops_;  ///< Mutable: a query of the kernel resets its counts.
 };
 
@@ -181,6 +182,7 @@ PortInfo PacketSocketPort::Info() const {
   Describe(*state, info);
   info.mac = state->mac;
   info.link_up = state->link_up && ifindex() == state->ifindex;
+  info.why_down = why_closed_;
   return info;
 }
 
@@ -200,6 +202,7 @@ void PacketSocketPort::Maintain(WhileIdle while_idle) {
   if (!state.ok() || state->ifindex == ifindex()) return;
   mute_.reset();
   absl::StatusOr<Opened> opened = Open();
+  why_closed_ = std::string(opened.status().message());
   if (!opened.ok()) return;
   while_idle([&] { static_cast<void>(Use(*opened)); });
 }

@@ -9,16 +9,21 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <random>
+#include <sstream>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::drivers {
 namespace {
@@ -314,9 +319,11 @@ uint64_t SocketBufferBytes(const Fd& socket) { return MemoryInfo(socket, SK_MEMI
 
 namespace {
 
-/// The filter is attached before the UDP port is bound, so that nothing is ever queued.
+/// The filter is attached before the UDP port is bound, so that nothing is ever queued. Several
+/// NICs of uroced may have one interface, so its sockets have SO_REUSEPORT: the kernel lets sockets
+/// of one user share a port. With SO_REUSEADDR, any user's socket could share it, and would receive
+/// the packets.
 bool Silence(int fd, bool is_ipv6, const std::string& interface) {
-  if (!TurnOn(fd, SOL_SOCKET, SO_REUSEADDR)) return false;
   if (!TurnOn(fd, SOL_SOCKET, SO_REUSEPORT)) return false;
   if (is_ipv6 && !TurnOn(fd, IPPROTO_IPV6, IPV6_V6ONLY)) return false;
   if (!DropAll(fd)) return false;
@@ -325,19 +332,47 @@ bool Silence(int fd, bool is_ipv6, const std::string& interface) {
   return BindToInterface(fd, interface) && BindUdp(fd, is_ipv6, std::nullopt, kRoceUdpPort);
 }
 
+/// A user other than root and the daemon's own who has a UDP socket of RoCEv2's port. The tables do
+/// not tell to which interface a socket is bound.
+std::optional<uint32_t> OtherUserOnRocePort() {
+  const std::string suffix = absl::StrCat(":", absl::Hex(kRoceUdpPort, absl::kZeroPad4));
+  for (const char* table : {"/proc/self/net/udp", "/proc/self/net/udp6"}) {
+    std::ifstream file(table);
+    for (std::string line; std::getline(file, line);) {
+      // sl, local address, remote address, state, queues, timer, retransmissions, uid.
+      std::istringstream words(absl::AsciiStrToLower(line));
+      std::string word, address;
+      uint32_t uid = 0;
+      words >> word >> address >> word >> word >> word >> word >> word >> uid;
+      if (!words || !absl::EndsWith(address, suffix)) continue;
+      if (uid != 0 && uid != geteuid()) return uid;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<KernelMute> KernelMute::Open(const std::string& interface) {
   KernelMute mute;
+  const std::string what =
+      absl::StrCat("UDP port ", kRoceUdpPort, " on interface \"", interface, "\"");
   for (const bool is_ipv6 : {false, true}) {
     const int family = is_ipv6 ? AF_INET6 : AF_INET;
     const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 && errno == EAFNOSUPPORT) continue;  // No IPv6 here: no answers over it.
     if (fd >= 0) mute.fds_.emplace_back(fd);
     if (fd >= 0 && Silence(fd, is_ipv6, interface)) continue;
-    if (errno == EADDRINUSE || errno == EADDRNOTAVAIL) continue;
-    return absl::InternalError(absl::StrCat("UDP port ", kRoceUdpPort, " on interface \"",
-                                            interface, "\": ", std::strerror(errno)));
+    if (errno == EADDRNOTAVAIL) continue;
+    if (errno != EADDRINUSE) {
+      return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
+    }
+    if (const std::optional<uint32_t> uid = OtherUserOnRocePort()) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          what, ": a program of user ", *uid,
+          " has it and would receive the packets of this NIC (uroce doctor names it)"));
+    }
+    mute.is_shared_ = true;
   }
   return mute;
 }

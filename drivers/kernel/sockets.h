@@ -87,18 +87,25 @@ uint64_t SocketBufferBytes(const Fd& socket);
 // ---- silence ----
 
 /// A port on a kernel interface (iface, af_packet, af_xdp, tap) also leaves the frames to the
-/// kernel's stack, which would tell each sender that no program receives on UDP port 4791. This
-/// class holds sockets of that UDP port on that interface. Their filter drops everything before it
-/// is queued.
+/// kernel's stack, which would tell each sender that no program receives on UDP port 4791, and
+/// would give them to any program that does. This class holds sockets of that UDP port on that
+/// interface. Their filter drops everything before it is queued. While they are open, the kernel
+/// refuses that port of the interface and of its addresses to the programs of all other users.
 class KernelMute {
  public:
-  /// No error when another program holds the UDP port: then the kernel does not answer either.
+  /// Errors: AlreadyExists when a program of a user other than root and the daemon's own holds the
+  /// UDP port: it would receive the packets of the interface.
   static absl::StatusOr<KernelMute> Open(const std::string& interface);
+
+  /// Whether a program of root or of the daemon's own user, or rdma_rxe, holds the UDP port
+  /// instead.
+  bool is_shared() const { return is_shared_; }
 
  private:
   KernelMute() = default;
 
   std::vector<Fd> fds_;
+  bool is_shared_ = false;
 };
 
 }  // namespace uroce::drivers

@@ -13,11 +13,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "drivers/memif/memif_connection.h"
-#include "pipeline/base/counters.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/os/event_signal.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/side_thread.h"
-#include "pipeline/port/wake.h"
+#include "pipeline/port/frames.h"
 
 namespace uroce::drivers {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "pipeline/base/types.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 
 namespace uroce::drivers {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kSentFrames = 128;
 /// The most room that Room reports: senders need to know no more.
 constexpr uint32_t kEnoughRoom = 64;
-constexpr uint16_t kBurst = 32;
+constexpr uint16_t kSwitchBurst = 32;
 
 fabric::Frame FrameOf(rte_mbuf* mbuf) {
   return {.bytes = rte_pktmbuf_mtod(mbuf, uint8_t*), .length_bytes = mbuf->data_len, .owner = mbuf};
@@ -117,7 +117,7 @@ void SwitchNetwork::Send(uint32_t host, rte_mbuf* frame) {
 void SwitchNetwork::TakeSent(uint32_t host) {
   for (const auto& sent : places_[host]->sent) {
     rte_mbuf* frame = nullptr;
-    for (uint16_t i = 0; i < kBurst && fabric_.SendRoom(host) != 0; ++i) {
+    for (uint16_t i = 0; i < kSwitchBurst && fabric_.SendRoom(host) != 0; ++i) {
       if (sent->Take(&frame, 1) == 0) break;
       Send(host, frame);
     }

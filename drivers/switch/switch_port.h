@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "pipeline/fabric/fabric.h"
-#include "pipeline/port/frame_queue.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/port/port.h"
-#include "pipeline/port/wake.h"
 
 struct rte_mbuf;
 struct rte_mempool;

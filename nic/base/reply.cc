@@ -115,8 +115,10 @@ struct DeferredReply::Repetition {
 
 DeferredReply::DeferredReply(EventLoop& loop, Sender send) : loop_(loop), send_(std::move(send)) {}
 
-DeferredReply::~DeferredReply() {
-  if (cancel_ != nullptr) cancel_();
+DeferredReply::~DeferredReply() { Cancel(); }
+
+void DeferredReply::Cancel() {
+  if (const auto cancel = std::exchange(cancel_, nullptr); cancel != nullptr) cancel();
 }
 
 void DeferredReply::Defer(std::function<void()> cancel) { cancel_ = std::move(cancel); }

@@ -100,6 +100,8 @@ class DeferredReply {
 
   /// Sends what `write` returns, unless `write` defers the reply again.
   void Complete(const Writer& write);
+  /// Cancels the wait, if a reply is pending, which is never sent then.
+  void Cancel();
   /// Ends the pending state: the reply has been sent, or never will be.
   void Release() { cancel_ = nullptr; }
 

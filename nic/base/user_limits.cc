@@ -1,17 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/base/user_limits.h"
 
-#include <algorithm>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace uroce::nic {
 
+bool Pool::HasRoom(uint64_t held, uint64_t more, bool is_privileged) const {
+  const uint64_t most = is_privileged ? size : size - reserve;
+  if (used > most || more > most - used) return false;
+  const uint64_t left = most - used - more;
+  return is_privileged || (held + more) / share <= left;
+}
+
 absl::Status Quota::Check(const char* kind, uint64_t more) const {
   // A limit may have been lowered below what is used.
-  if (used <= limit && more <= limit - used) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
+  if (used > limit || more > limit - used) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
+  }
+  if (pool == nullptr || pool->HasRoom(used, more, is_privileged)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      kind, ": user ", uid, " holds ", used, ", and all users ", pool->used, " of ", pool->size));
+}
+
+void Quota::Take(uint64_t amount) {
+  used += amount;
+  if (pool != nullptr) pool->used += amount;
+}
+
+void Quota::Give(uint64_t amount) {
+  used -= amount;
+  if (pool != nullptr) pool->used -= amount;
+}
+
+namespace {
+
+/// The uids of users, by their names in /etc/passwd.
+std::map<std::string, uid_t, std::less<>> UsersIn(const std::string& passwd) {
+  std::map<std::string, uid_t, std::less<>> users;
+  for (const absl::string_view line : absl::StrSplit(passwd, '\n')) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, ':');
+    uid_t uid = 0;
+    if (fields.size() < 3 || !absl::SimpleAtoi(fields[2], &uid)) continue;
+    users.emplace(fields[0], uid);
+  }
+  return users;
+}
+
+std::string Contents(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+constexpr char kSubuid[] = "/etc/subuid";
+
+}  // namespace
+
+// A line is "user:first:count"; the user is a name or a uid.
+LoginUsers::LoginUsers(const std::string& subuid, const std::string& passwd, uid_t own_user)
+    : reads_files_(false) {
+  std::map<std::string, uid_t, std::less<>> users = UsersIn(passwd);
+  for (const absl::string_view line : absl::StrSplit(subuid, '\n')) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, ':');
+    uint32_t first = 0, count = 0;
+    if (fields.size() != 3 || !absl::SimpleAtoi(fields[1], &first) ||
+        !absl::SimpleAtoi(fields[2], &count)) {
+      continue;
+    }
+    uid_t user = 0;
+    if (!absl::SimpleAtoi(fields[0], &user)) user = users.emplace(fields[0], first).first->second;
+    if (user == 0 || user == own_user) continue;
+    ranges_.push_back({first, uint64_t{first} + count, user});
+  }
+  std::ranges::stable_sort(ranges_, {}, &Range::begin);
+}
+
+void LoginUsers::ReadIfChanged() {
+  struct stat status {};
+  if (stat(kSubuid, &status) != 0) return;
+  const Version found{int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec,
+                      status.st_size};
+  if (found == version_) return;
+  version_ = found;
+  ranges_ = LoginUsers(Contents(kSubuid), Contents("/etc/passwd"), geteuid()).ranges_;
+}
+
+uid_t LoginUsers::Of(uid_t uid) {
+  if (uid == 0 || uid == geteuid()) return uid;
+  if (reads_files_) ReadIfChanged();
+  const auto next = std::ranges::upper_bound(ranges_, uint64_t{uid}, {}, &Range::begin);
+  if (next == ranges_.begin()) return uid;
+  const Range& range = *std::prev(next);
+  return uid < range.end ? range.user : uid;
 }
 
 Admission::Admission(const Limits& limits) : limits_(limits), counts_(std::make_shared<Counts>()) {}
@@ -34,6 +124,11 @@ absl::StatusOr<Admission::Place> Admission::Admit(uid_t uid, bool is_privileged)
   if (counts_->total >= total) {
     return absl::ResourceExhaustedError(
         absl::StrCat(counts_->total, " programs are connected, see --max-sessions"));
+  }
+  if (!is_privileged && used >= total - counts_->total) {
+    return absl::ResourceExhaustedError(absl::StrCat("user ", uid, " has ", used, " of ",
+                                                     counts_->total,
+                                                     " programs connected, see --max-sessions"));
   }
   ++counts_->total;
   ++counts_->of_user[uid];

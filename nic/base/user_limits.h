@@ -5,11 +5,13 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,15 +25,36 @@ namespace uroce::nic {
 
 // ---- quotas ----
 
+/// What all users hold of one resource of the daemon. A user may hold at most `share` times as much
+/// as is left for the others, so that shares become smaller as further users come, and each user
+/// finds something. Root and the daemon's own user may take all, a reserve too that is for them
+/// alone. Control thread.
+struct Pool {
+  uint64_t size = 0;
+  uint64_t reserve = 0;  ///< A part of `size`.
+  uint64_t share = 1;
+  uint64_t used = 0;
+
+  /// Whether a user that holds `held` may take `more`.
+  bool HasRoom(uint64_t held, uint64_t more, bool is_privileged) const;
+};
+
 /// The limit and the use of one resource by all programs of a user. Control thread.
 struct Quota {
   uint32_t uid = 0;
   uint64_t limit = 0;
-  std::string flag;  ///< The setting of the limit, for messages.
+  std::string flag;      ///< The setting of the limit, for messages.
+  Pool* pool = nullptr;  ///< What all users share; null: nothing.
+  bool is_privileged = false;
   uint64_t used = 0;
 
+  /// Call it after Check.
+  void Take(uint64_t amount);
+  void Give(uint64_t amount);
   /// Checks that `more` fits; messages call the resource `kind`. Errors: ResourceExhausted.
   absl::Status Check(const char* kind, uint64_t more) const;
+  /// What is left below half of the limit.
+  uint64_t room_in_half() const { return limit / 2 - std::min(used, limit / 2); }
 };
 
 /// One program's share of a quota, returned by the destructor. Without a quota there is no limit.
@@ -47,14 +70,16 @@ class QuotaShare {
   absl::Status Check(const char* kind, uint64_t more) const {
     return quota_ == nullptr ? absl::OkStatus() : quota_->Check(kind, more);
   }
+  /// As Quota::room_in_half.
+  uint64_t room_in_half() const { return quota_ == nullptr ? UINT64_MAX : quota_->room_in_half(); }
   /// Call it after Check.
   void Take(uint64_t amount) {
     held_ += amount;
-    if (quota_ != nullptr) quota_->used += amount;
+    if (quota_ != nullptr) quota_->Take(amount);
   }
   void Give(uint64_t amount) {
     held_ -= amount;
-    if (quota_ != nullptr) quota_->used -= amount;
+    if (quota_ != nullptr) quota_->Give(amount);
   }
 
  private:
@@ -62,7 +87,41 @@ class QuotaShare {
   uint64_t held_ = 0;
 };
 
-/// Decides which programs and tools may connect: limits them in total and per user. Any thread.
+/// Finds the login user behind a uid. A login user has further uids, those of a range in
+/// /etc/subuid, for containers without privilege: all of them count as the login user. Ranges of
+/// root and of the daemon's own user are left out. Control thread.
+class LoginUsers {
+ public:
+  /// Reads the files whenever the first has changed.
+  LoginUsers() = default;
+  /// With the contents of /etc/subuid and /etc/passwd. A user that only a directory service knows
+  /// counts as the first uid of its first range.
+  LoginUsers(const std::string& subuid, const std::string& passwd, uid_t own_user);
+
+  /// The login user, or `uid` itself.
+  uid_t Of(uid_t uid);
+
+ private:
+  struct Range {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uid_t user = 0;
+  };
+  /// When the file was changed, and its size.
+  struct Version {
+    int64_t time_ns = 0;
+    int64_t bytes = 0;
+    bool operator==(const Version&) const = default;
+  };
+  void ReadIfChanged();
+
+  bool reads_files_ = true;
+  Version version_;
+  std::vector<Range> ranges_;
+};
+
+/// Decides which programs and tools may connect: limits them in total and per user. As with Pool, a
+/// user gets no more places than are left for others. Any thread.
 class Admission {
  public:
   /// Places beyond the limit for privileged users only, who can then see who took the others.
@@ -93,6 +152,41 @@ class Admission {
 
   Limits limits_;  ///< Under the mutex of the counts.
   const std::shared_ptr<Counts> counts_;
+};
+
+/// A queue of what several users cause, in the order in which they cause it. The owner that
+/// bounds it takes the excess from the users that have most. Pure.
+template <typename T>
+class SharedQueue {
+ public:
+  void Add(uid_t uid, T item) { entries_.push_back({uid, std::move(item)}); }
+  bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+  struct Entry {
+    uid_t uid;
+    T item;
+  };
+  const std::deque<Entry>& entries() const { return entries_; }  ///< Oldest first.
+  Entry& front() { return entries_.front(); }
+  void RemoveFront() { entries_.pop_front(); }
+
+  /// While there are more than `most`: removes and returns the oldest entry of the user that has
+  /// most; of several such users, the oldest entry of all.
+  std::optional<T> TakeExcess(size_t most) {
+    if (entries_.size() <= most) return std::nullopt;
+    std::map<uid_t, size_t> counts;
+    for (const Entry& entry : entries_) ++counts[entry.uid];
+    auto chosen = entries_.begin();
+    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+      if (counts[at->uid] > counts[chosen->uid]) chosen = at;
+    }
+    T item = std::move(chosen->item);
+    entries_.erase(chosen);
+    return item;
+  }
+
+ private:
+  std::deque<Entry> entries_;
 };
 
 }  // namespace uroce::nic

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "nic/base/reply.h"
 #include "nic/objects/nic.h"
-#include "pipeline/datapath/capture/capture_tap.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/os/fd.h"
 
 namespace uroce::nic {

@@ -2,7 +2,6 @@
 #include "nic/capture/packet_histories.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -11,12 +10,16 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "nic/base/log.h"
 #include "nic/capture/capture.h"
 #include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/program.h"
 #include "nic/objects/worker_inboxes.h"
 #include "nic/settings/config.h"
 #include "pipeline/capture/note.h"
@@ -112,8 +115,9 @@ int WriteFile(const std::string& path, const std::string& bytes) {
 
 }  // namespace
 
-HistoryRecorder::HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic)
-    : loop_(loop), tasks_(background_tasks), nic_(nic) {
+HistoryRecorder::HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic,
+                                 LogBudget& log_budget)
+    : loop_(loop), tasks_(background_tasks), nic_(nic), log_budget_(log_budget) {
   watch_ = loop_.Watch(nic_.failures().fd(), EPOLLIN, [this] { OnFailures(); });
 }
 
@@ -123,31 +127,38 @@ HistoryRecorder::~HistoryRecorder() {
 }
 
 std::string HistoryRecorder::FileOf(Qpn qpn) const {
-  const auto found = std::find_if(files_.rbegin(), files_.rend(),
-                                  [qpn](const File& file) { return file.qpn == qpn; });
-  return found == files_.rend() ? "" : found->path;
+  const auto& files = files_.entries();
+  const auto found = std::find_if(files.rbegin(), files.rend(),
+                                  [qpn](const auto& entry) { return entry.item.qpn == qpn; });
+  return found == files.rend() ? "" : found->item.path;
+}
+
+uid_t HistoryRecorder::UserOf(Qpn qpn) const {
+  for (const auto& [id, program] : nic_.programs()) {
+    if (program->queue_pairs().Has(qpn)) return program->core().uid();
+  }
+  return UINT32_MAX;
 }
 
 void HistoryRecorder::OnFailures() {
   for (datapath::FailedQueuePair& failed : nic_.failures().TakeAll()) {
-    if (waiting_.size() == kMaxWaiting) {
-      ++counts_.missed;
-    } else {
-      waiting_.push_back(std::move(failed));
-    }
+    const uid_t uid = UserOf(failed.qpn);
+    waiting_.Add(uid, std::move(failed));
+    if (waiting_.TakeExcess(kMaxWaiting)) ++counts_.missed;
   }
   if (!busy_) WriteNext();
 }
 
 void HistoryRecorder::WriteNext() {
-  while (!waiting_.empty() && nic_.DeviceAt(waiting_.front().device_index) == nullptr) {
+  while (!waiting_.empty() && nic_.DeviceAt(waiting_.front().item.device_index) == nullptr) {
     ++counts_.missed;  // Its device was removed meanwhile.
-    waiting_.pop_front();
+    waiting_.RemoveFront();
   }
   if (waiting_.empty()) return;
   // Both halves of the background task share it; either may be the last to release it.
-  auto failed = std::make_shared<datapath::FailedQueuePair>(std::move(waiting_.front()));
-  waiting_.pop_front();
+  const uid_t uid = waiting_.front().uid;
+  auto failed = std::make_shared<datapath::FailedQueuePair>(std::move(waiting_.front().item));
+  waiting_.RemoveFront();
   busy_ = true;
   const NicDevice& device = *nic_.DeviceAt(failed->device_index);
   const std::string path = absl::StrCat(nic_.config().flight_recorder, "/",
@@ -158,22 +169,27 @@ void HistoryRecorder::WriteNext() {
       [failed, error, path, comment, interface = CaptureInterface(device)] {
         *error = WriteFile(path, HistoryFile(failed->history->InOrder(), interface, comment));
       },
-      [this, failed, error, path, comment] { OnWritten(path, comment, failed->qpn, *error); });
+      [this, failed, error, path, comment, uid] {
+        OnWritten(uid, path, comment, failed->qpn, *error);
+      });
 }
 
-void HistoryRecorder::OnWritten(const std::string& path, const std::string& comment, Qpn qpn,
-                                int error) {
+void HistoryRecorder::OnWritten(uid_t uid, const std::string& path, const std::string& comment,
+                                Qpn qpn, int error) {
   busy_ = false;
+  const bool has_line = log_budget_.Take(uid, Nic::Now());
   if (error != 0) {
     ++counts_.missed;
-    spdlog::warn("{}; its packets are lost: {}: {}", comment, path, std::strerror(error));
+    if (has_line) {
+      LogWarning("{}; its packets are lost: {}: {}", comment, path, std::strerror(error));
+    }
   } else {
     ++counts_.written;
-    files_.push_back({path, qpn});
-    spdlog::info("{}; its last packets are in {}", comment, path);
+    files_.Add(uid, {path, qpn});
+    if (has_line) LogInfo("{}; its last packets are in {}", comment, path);
   }
-  for (; files_.size() > nic_.config().flight_files; files_.pop_front()) {
-    unlink(files_.front().path.c_str());
+  while (const std::optional<File> old = files_.TakeExcess(nic_.config().flight_files)) {
+    unlink(old->path.c_str());
   }
   WriteNext();
 }

@@ -3,14 +3,16 @@
 // the error state by itself.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <vector>
 
 #include "nic/base/event_loop.h"
+#include "nic/base/user_limits.h"
 #include "nic/objects/nic.h"
-#include "pipeline/datapath/capture/packet_history.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::nic {
@@ -29,11 +31,14 @@ std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
 std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time);
 
 /// Writes a packet history file for each queue pair that enters the error state by itself. Control
-/// thread; background tasks write the files, one at a time. The newest --flight-files files
-/// of this daemon are kept. Without --flight-recorder the recorder does nothing.
+/// thread; background tasks write the files, one at a time. --flight-files files of this daemon are
+/// kept; a new one replaces the oldest file of the user that has most, and so with those that wait
+/// to be written. Each user's lines in the log are limited. Without --flight-recorder the recorder
+/// does nothing.
 class HistoryRecorder {
  public:
-  HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic);
+  HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic,
+                  LogBudget& log_budget);
   ~HistoryRecorder();
   HistoryRecorder(const HistoryRecorder&) = delete;
   HistoryRecorder& operator=(const HistoryRecorder&) = delete;
@@ -50,20 +55,25 @@ class HistoryRecorder {
  private:
   void OnFailures();
   void WriteNext();
-  void OnWritten(const std::string& path, const std::string& comment, Qpn qpn, int error);
+  void OnWritten(uid_t uid, const std::string& path, const std::string& comment, Qpn qpn,
+                 int error);
+  /// The user of the queue pair's program. Queue pairs that no program has any more are those of
+  /// one user, who does not exist.
+  uid_t UserOf(Qpn qpn) const;
 
   EventLoop& loop_;
   BackgroundTasks& tasks_;
   Nic& nic_;
+  LogBudget& log_budget_;
   EventLoop::Id watch_ = 0;
   BackgroundTasks::Id writing_ = 0;
   bool busy_ = false;
-  std::deque<datapath::FailedQueuePair> waiting_;
+  SharedQueue<datapath::FailedQueuePair> waiting_;
   struct File {
     std::string path;
     Qpn qpn;
   };
-  std::deque<File> files_;  ///< Oldest first.
+  SharedQueue<File> files_;
   Counts counts_;
 };
 

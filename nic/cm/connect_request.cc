@@ -7,7 +7,6 @@ namespace uroce::nic::cm {
 namespace {
 
 constexpr uint16_t kPermissiveLid = 0xffff;
-constexpr uint8_t kExtendedXrc = 1;
 
 /// The path says whether a router is in between: as in Linux, hop limits up to 1 mean none.
 wire::CmPath MakePath(const ConnectParameters& parameters) {
@@ -58,7 +57,7 @@ wire::CmReq MakeReq(CommId id, const ConnectParameters& parameters) {
           .rnr_retry_count = qp.rnr_retry_count,
           .max_cm_retries = parameters.max_cm_retries,
           .srq = qp.srq,
-          .extended_transport = parameters.xrc ? kExtendedXrc : uint8_t{0},
+          .extended_transport = parameters.xrc ? wire::kCmExtendedXrc : uint8_t{0},
           .primary = MakePath(parameters),
           .private_data = MakePrivateData<92>(parameters.route, parameters.source_port,
                                               parameters.private_data)};

@@ -14,12 +14,12 @@ uint64_t SecretFrom(const RandomSource& random) {
 
 constexpr uint8_t kLeastMtu = 1;  // 256 bytes.
 constexpr uint8_t kMostMtu = 5;   // 4096 bytes.
-constexpr uint8_t kExtendedXrc = 1;
 
 /// The reason to reject a REQ for any listener, if there is one.
 std::optional<wire::RejReason> ReasonAgainst(const wire::CmReq& req) {
   const bool xrc = req.transport == wire::CmTransport::kExtended;
-  if (req.transport == wire::CmTransport::kRd || (xrc && req.extended_transport != kExtendedXrc)) {
+  if (req.transport == wire::CmTransport::kRd ||
+      (xrc && req.extended_transport != wire::kCmExtendedXrc)) {
     return wire::RejReason::kInvalidTransport;
   }
   if (req.path_mtu < kLeastMtu || req.path_mtu > kMostMtu) return wire::RejReason::kInvalidMtu;
@@ -342,10 +342,9 @@ void Manager::OnReq(const Route& route, const wire::CmMessage& message, Nanos no
   switch (FindService(route, req.service_id, req.private_data, header, listener)) {
     case Refusal::kNone:
       break;
-    case Refusal::kDropped:
-      return;
     case Refusal::kNoListener:
       return RefuseReq(route, message, wire::RejReason::kInvalidServiceId);
+    case Refusal::kBusy:
     case Refusal::kNotForUs:
       return RefuseReq(route, message, wire::RejReason::kConsumerDefined);
   }
@@ -449,7 +448,6 @@ void Manager::OnSidrReq(const Route& route, const wire::CmMessage& message, Nano
   BindingId listener{};
   const Refusal refusal =
       FindService(route, request.service_id, request.private_data, header, listener);
-  if (refusal == Refusal::kDropped) return;
   if (refusal != Refusal::kNone) {
     const auto status = refusal == Refusal::kNoListener ? wire::SidrStatus::kServiceNotSupported
                                                         : wire::SidrStatus::kRejected;
@@ -534,7 +532,7 @@ Manager::Refusal Manager::FindService(const Route& route, uint64_t service_id,
   }
   if (bindings_.TakePlace(listener, route.remote)) return Refusal::kNone;
   ++outbox_.counters.backlog_full;
-  return Refusal::kDropped;
+  return Refusal::kBusy;
 }
 
 bool Manager::HasRoom(const Gid& source, Nanos now) {

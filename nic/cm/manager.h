@@ -175,7 +175,7 @@ class Manager {
   // Decides whether a request may begin a communication.
   enum class Refusal : uint8_t {
     kNone,
-    kDropped,     ///< The backlog is full; the peer will ask again.
+    kBusy,        ///< The backlog is full.
     kNoListener,  ///< No program listens for its service.
     kNotForUs,    ///< No listener at its address, or its addresses contradict the packet's.
   };

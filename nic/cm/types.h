@@ -13,7 +13,7 @@
 #include "pipeline/wire/cm/codec.h"
 #include "pipeline/wire/cm/message.h"
 #include "pipeline/wire/cm/rdma_cm_header.h"
-#include "pipeline/wire/psn.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::nic::cm {
 
@@ -176,7 +176,7 @@ struct Counters {
   uint64_t wrong_state = 0;    ///< Messages that the state of their communication does not allow.
   uint64_t stale = 0;          ///< REQs and REPs whose queue pair is already in a connection.
   uint64_t no_listener = 0;
-  uint64_t backlog_full = 0;  ///< REQs and SIDR_REQs dropped: the listener's backlog is full.
+  uint64_t backlog_full = 0;  ///< REQs and SIDR_REQs refused: the listener's backlog is full.
   uint64_t over_rate = 0;     ///< Dropped: one source sends requests too fast.
   uint64_t no_room = 0;       ///< Dropped: the limit of communications is reached.
 };

@@ -11,7 +11,7 @@
 #include "nic/objects/nic.h"
 #include "nic/paths/host_stack.h"
 #include "nic/settings/config.h"
-#include "pipeline/base/counters.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/datapath/frames/frame_link.h"
 #include "pipeline/datapath/worker/worker.h"
 

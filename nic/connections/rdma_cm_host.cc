@@ -16,7 +16,9 @@
 #include "nic/devices/verbs_attributes.h"
 #include "nic/net/address.h"
 #include "nic/net/followed_paths.h"
+#include "nic/objects/contexts.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/program.h"
 #include "nic/objects/resources.h"
 #include "nic/settings/config.h"
 #include "pipeline/os/shared_memory.h"
@@ -107,9 +109,18 @@ std::optional<rdma_cm::Attachment> RdmaCmHost::FindAddress(const Gid& address, u
   return AttachmentOf(*owner);
 }
 
-cm::Result RdmaCmHost::ChooseSource(const Gid& destination, uint32_t scope_id,
+std::vector<const NetDevice*> RdmaCmHost::UsedDevices(uint32_t client) const {
+  std::vector<const NetDevice*> used;
+  const auto program = nic_.programs().find(client);
+  if (program == nic_.programs().end()) return used;
+  program->second->contexts().pds().ForEach(
+      [&used](uint32_t, const ProtectionDomain& pd) { used.push_back(pd.context->device.get()); });
+  return used;
+}
+
+cm::Result RdmaCmHost::ChooseSource(uint32_t client, const Gid& destination, uint32_t scope_id,
                                     rdma_cm::Attachment& source) {
-  const auto chosen = sources_.Choose(destination, static_cast<int>(scope_id));
+  const auto chosen = sources_.Choose(destination, static_cast<int>(scope_id), UsedDevices(client));
   if (!chosen.ok()) {
     return chosen.status().code() == absl::StatusCode::kNotFound ? cm::Result::kNoDevice
                                                                  : cm::Result::kNoRoute;
@@ -157,10 +168,19 @@ void RdmaCmHost::Leave(const rdma_cm::Attachment& source, const Gid& group) {
   if (NicDevice* const device = nic_.DeviceAt(source.device)) device->groups().Leave(group);
 }
 
-CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
-                 rdma_cm::HasQueuePair has_queue_pair)
+namespace {
+
+constexpr uint32_t kIdsInAPiece = 8;
+
+}  // namespace
+
+CmFiles::CmFiles(EventLoop& loop, UserTurns& turns, Nic& nic, rdma_cm::Service& service,
+                 const rdma_cm::Owner& owner, rdma_cm::HasQueuePair has_queue_pair)
     : loop_(loop),
-      sockets_("cm file", nic.config().limits.cm_ids, &nic.user(owner.uid).sockets),
+      turns_(turns),
+      owner_(owner),
+      user_(nic.user(owner.uid)),
+      sockets_("cm file", nic.config().limits.cm_ids),
       files_(
           service, owner, std::move(has_queue_pair),
           [&nic](uint32_t device) {
@@ -171,28 +191,47 @@ CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdm
 
 CmFiles::~CmFiles() {
   sockets_.ForEach([this](uint32_t, OpenFile& file) { loop_.Forget(file.watch); });
+  turns_.Forget(owner_.uid, id());
 }
 
 absl::StatusOr<uint32_t> CmFiles::Open(Fd& program_end) {
   if (absl::Status status = sockets_.CheckRoom(); !status.ok()) return status;
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return SystemError("socketpair", errno);
-  }
-  program_end.Reset(ends[1]);
-  shutdown(ends[0], SHUT_RD);  // Otherwise fds sent here would wait to be closed.
-  auto file = std::make_unique<OpenFile>();
-  file->socket.Reset(ends[0]);
+  absl::StatusOr<UserSocket> socket =
+      UserSocket::Make("cm file", UserSocket::Holds::kRecords, user_, program_end);
+  if (!socket.ok()) return socket.status();
+  auto file = std::make_unique<OpenFile>(OpenFile{*std::move(socket)});
   const uint32_t handle = sockets_.NextHandle();
-  file->watch = loop_.Watch(ends[0], 0, [this, handle] { Close(handle); });
+  file->watch = loop_.Watch(file->socket.get(), 0, [this, handle] { CloseSome(handle); });
   files_.Open(ucma::FileId{handle});
   return sockets_.Add(std::move(file));
 }
 
-void CmFiles::Close(uint32_t handle) {
-  files_.Close(ucma::FileId{handle});
+void CmFiles::CloseSome(uint32_t handle) {
+  const Nanos begin = Nic::Now();
+  const Nanos end = turns_.Enter(owner_.uid, id(), loop_.turn(), begin);
+  if (end <= begin) return;
+  bool is_closed = false;
+  do {
+    is_closed = files_.CloseSome(ucma::FileId{handle}, kIdsInAPiece);
+  } while (!is_closed && Nic::Now() < end);
+  turns_.Leave(owner_.uid, Nic::Now() - begin);
+  if (is_closed) Forget(handle);
+}
+
+void CmFiles::Forget(uint32_t handle) {
   const std::unique_ptr<OpenFile> file = sockets_.Remove(handle);
   loop_.Forget(file->watch);
+}
+
+bool CmFiles::EndSome(absl::FunctionRef<bool()> is_over) {
+  for (const uint32_t handle : sockets_.Handles([](const OpenFile&) { return true; })) {
+    while (!files_.CloseSome(ucma::FileId{handle}, kIdsInAPiece)) {
+      if (is_over()) return false;
+    }
+    Forget(handle);
+    if (is_over()) return false;
+  }
+  return true;
 }
 
 // If the socket has no room for another byte, the file is readable already.

@@ -8,9 +8,11 @@
 #include <optional>
 #include <span>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
 #include "nic/base/reply.h"
+#include "nic/base/user_limits.h"
 #include "nic/net/netlink.h"
 #include "nic/objects/resources.h"
 #include "nic/paths/gsi.h"
@@ -51,7 +53,7 @@ class RdmaCmHost final : private rdma_cm::Environment {
   Nanos Now() override;
   void SetDeadline(Nanos when) override;
   std::optional<rdma_cm::Attachment> FindAddress(const Gid& address, uint32_t scope_id) override;
-  cm::Result ChooseSource(const Gid& destination, uint32_t scope_id,
+  cm::Result ChooseSource(uint32_t client, const Gid& destination, uint32_t scope_id,
                           rdma_cm::Attachment& source) override;
   LookupId FindNeighbour(const rdma_cm::Attachment& source, const Gid& destination, uint32_t user,
                          Nanos timeout, LookupHandler handler) override;
@@ -63,6 +65,9 @@ class RdmaCmHost final : private rdma_cm::Environment {
   void Leave(const rdma_cm::Attachment& source, const Gid& group) override;
 
   void OnTimer();
+  /// The devices on which a program has a protection domain. Programs also open devices that they
+  /// do not use.
+  std::vector<const NetDevice*> UsedDevices(uint32_t client) const;
 
   EventLoop& loop_;
   Nic& nic_;
@@ -80,26 +85,38 @@ class RdmaCmHost final : private rdma_cm::Environment {
 /// wait. The daemon's end receives nothing: its hang-up means that the file is closed.
 class CmFiles {
  public:
-  CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
-          rdma_cm::HasQueuePair has_queue_pair);
+  CmFiles(EventLoop& loop, UserTurns& turns, Nic& nic, rdma_cm::Service& service,
+          const rdma_cm::Owner& owner, rdma_cm::HasQueuePair has_queue_pair);
   ~CmFiles();
   CmFiles(const CmFiles&) = delete;
   CmFiles& operator=(const CmFiles&) = delete;
 
   /// Errors: ResourceExhausted; Internal: no sockets.
   absl::StatusOr<uint32_t> Open(Fd& program_end);
+  /// Closes files at the program's end, until `is_over`. Returns whether none is left; false: call
+  /// it again.
+  bool EndSome(absl::FunctionRef<bool()> is_over);
   /// Executes a command. `bytes`: as described at UROCE_WRITE_CM. The reply has the result.
   void Write(const uroce_write_cm& request, std::span<const uint8_t> bytes, Reply& reply);
 
  private:
   struct OpenFile {
-    Fd socket;
+    UserSocket socket;
     EventLoop::Id watch = 0;
   };
-  void Close(uint32_t handle);
+  /// Destroys ids of a file that the program has closed, for the user's share of this turn. The
+  /// loop reports the closed file in each turn until none is left.
+  void CloseSome(uint32_t handle);
   bool Signal(uint32_t handle);
+  void Forget(uint32_t handle);
+
+  /// Identifies the files among the connections of their user.
+  uint64_t id() const { return uint64_t{2} << 32 | owner_.client; }
 
   EventLoop& loop_;
+  UserTurns& turns_;
+  const rdma_cm::Owner owner_;
+  UserAccount& user_;
   HandleTable<OpenFile> sockets_;
   ucma::Files files_;
 };

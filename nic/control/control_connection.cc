@@ -4,7 +4,6 @@
 #include "nic/control/control_connection.h"
 
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/log.h"
 #include "nic/base/user_limits.h"
 #include "nic/control/command_body.h"
 #include "nic/control/monitor.h"
@@ -98,8 +98,8 @@ constexpr Command kCommands[] = {
     Row<&Contexts::DeallocPd>(UROCE_DEALLOC_PD),
     Row<&Program::ImportPd>(UROCE_IMPORT_PD),
     Row<&Segments::Create>(UROCE_CREATE_SEGMENT),
-    Row<&Segments::Destroy>(UROCE_DESTROY_SEGMENT),
-    Row<&Segments::Trim>(UROCE_TRIM_SEGMENT),
+    Row<&Registrations::DestroySegment>(UROCE_DESTROY_SEGMENT),
+    Row<&Registrations::TrimSegment>(UROCE_TRIM_SEGMENT),
     Row<&Registrations::AddSegments>(UROCE_ADD_MR_SEGMENTS),
     Row<&Registrations::Register>(UROCE_REG_MR),
     Row<&Registrations::Deregister>(UROCE_DEREG_MR),
@@ -149,6 +149,8 @@ constexpr int kRequestsPerTurn = 16;
 // How often a reply that finds no room is tried again, and when the connection gives up.
 constexpr DeferredReply::Pace kReplyPace{.first = Nanos(10'000'000), .last = Nanos(10'000'000)};
 constexpr Nanos kReplyPatience{5'000'000'000};
+// How often a connection whose reply has not been read is looked at.
+constexpr DeferredReply::Pace kUnreadPace{.first = Nanos(1'000'000), .last = Nanos(64'000'000)};
 constexpr char kHungUp[] = "the program closed its socket";
 constexpr size_t kMaxRequestBytes =
     sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
@@ -183,9 +185,9 @@ ControlConnection::~ControlConnection() {
   StopHearing();
   context_.monitor.Forget(client_);
   if (client_.program() != nullptr) context_.monitor.OnProgram(client_, /*has_joined=*/false);
-  if (client_.program() != nullptr && context_.log_budget.Take(client_.uid(), Nic::Now())) {
-    spdlog::info("session {}: {} (pid {}) left{}{}", client_.id(), client_.command_name(),
-                 client_.peer().pid, why_.empty() ? "" : ": ", why_);
+  if (client_.program() != nullptr && context_.log_budget.Take(client_.account(), Nic::Now())) {
+    LogInfo("session {}: {} (pid {}) left{}{}", client_.id(), client_.command_name(),
+            client_.peer().pid, why_.empty() ? "" : ": ", why_);
   }
 }
 
@@ -195,14 +197,15 @@ void ControlConnection::OnReadable() {
     if (HasHungUp()) End(kHungUp);
     return;
   }
+  if (!AwaitReader()) return;
   const Nanos begin = Nic::Now();
   const Nanos deadline =
-      context_.turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin);
+      context_.turns.Enter(client_.account(), client_.id(), context_.loop.turn(), begin);
   if (deadline <= begin) return;
   for (int i = 0; i < kRequestsPerTurn; ++i) {
-    if (!ReadOne() || Nic::Now() >= deadline) break;
+    if (!ReadOne() || Nic::Now() >= deadline || HasUnread(socket_.fd())) break;
   }
-  context_.turns.Leave(client_.uid(), Nic::Now() - begin);
+  context_.turns.Leave(client_.account(), Nic::Now() - begin);
 }
 
 bool ControlConnection::HasHungUp() const {
@@ -215,14 +218,34 @@ void ControlConnection::End(absl::string_view why) {
   context_.end(*this);
 }
 
+bool ControlConnection::EndSome(absl::FunctionRef<bool()> is_over) {
+  deferred_.Cancel();
+  return program_commands_ == nullptr ||
+         (program_commands_->EndSome(is_over) && program().EndSome(is_over));
+}
+
 void ControlConnection::StopHearing() {
   context_.loop.Forget(std::exchange(watch_, 0));
   context_.loop.Forget(std::exchange(death_watch_, 0));
-  context_.turns.Forget(client_.uid(), client_.id());
+  context_.turns.Forget(client_.account(), client_.id());
 }
 
 void ControlConnection::Listen(bool is_listening) {
   context_.loop.SetEvents(watch_, is_listening ? uint32_t{EPOLLIN} : 0);
+}
+
+// Replies bring fds, and their memory is the daemon's: a client has one unread reply. A client that
+// waits for each reply before its next request is never paused here.
+bool ControlConnection::AwaitReader() {
+  if (!HasUnread(socket_.fd())) return true;
+  Listen(false);
+  deferred_.Repeat(kUnreadPace, [this] {
+    if (HasUnread(socket_.fd())) return false;
+    deferred_.Release();
+    Listen(true);
+    return true;
+  });
+  return false;
 }
 
 // No command carries fds: a client that sends some is disconnected.
@@ -243,7 +266,7 @@ bool ControlConnection::ReadOne() {
     Listen(false);
     return false;
   }
-  if (!status.ok()) spdlog::debug("session {}: {}", client_.id(), std::string(status.message()));
+  if (!status.ok()) LogDebug("session {}: {}", client_.id(), std::string(status.message()));
   return Send(status, std::move(reply));
 }
 
@@ -274,8 +297,8 @@ absl::Status ControlConnection::Dispatch(std::span<const uint8_t> datagram, Repl
 
 absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) {
   if (request.abi_version != UROCE_ABI_VERSION) {
-    if (context_.log_budget.Take(client_.uid(), Nic::Now())) {
-      spdlog::warn(
+    if (context_.log_budget.Take(client_.account(), Nic::Now())) {
+      LogWarning(
           "session {}: {} (pid {}) is refused: its liburoce.so speaks version {} of the "
           "protocol, this is {}",
           client_.id(), client_.command_name(), client_.peer().pid, request.abi_version,
@@ -288,7 +311,7 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
   if (program_commands_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
   Nic& nic = context_.nic;
   absl::StatusOr<std::unique_ptr<Program>> made =
-      Program::Make(nic, client_.id(), client_.uid(), files_thread_);
+      Program::Make(nic, client_.id(), client_.account(), files_thread_);
   if (!made.ok()) return made.status();
   client_.set_program(*std::move(made));
   Fd program_end;
@@ -300,9 +323,9 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
   }
   program_commands_ = *std::move(served);
   context_.monitor.OnProgram(client_, /*has_joined=*/true);
-  if (context_.log_budget.Take(client_.uid(), Nic::Now())) {
-    spdlog::info("session {}: {} (pid {}) joined", client_.id(), client_.command_name(),
-                 client_.peer().pid);
+  if (context_.log_budget.Take(client_.account(), Nic::Now())) {
+    LogInfo("session {}: {} (pid {}) joined", client_.id(), client_.command_name(),
+            client_.peer().pid);
   }
   const bool share = client_.is_privileged() || nic.config().share_userfaultfd;
   const bool has_userfaultfd = share && nic.userfaultfd() >= 0;
@@ -319,6 +342,10 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
 }
 
 bool ControlConnection::Send(const absl::Status& status, Reply&& reply) {
+  if (client_.program() != nullptr && program().core().arena().MustClear()) {
+    ClearThenSend(status, std::move(reply));
+    return false;
+  }
   const int error = SendReply(socket_.fd(), status, reply);
   if (error == 0) return true;
   if (!MaySendLater(error) || !reply.KeepFds()) {
@@ -337,6 +364,23 @@ bool ControlConnection::Send(const absl::Status& status, Reply&& reply) {
     return true;
   });
   return false;
+}
+
+void ControlConnection::ClearThenSend(const absl::Status& status, Reply&& reply) {
+  if (!reply.KeepFds()) return EndForReply(EMFILE);
+  Listen(false);
+  auto later = std::make_shared<Reply>(std::move(reply));
+  auto returned = std::make_shared<const Arena::Returned>(program().core().arena().TakeReturned());
+  const BackgroundTasks::Id task =
+      context_.services.tasks.Start([returned] { returned->Clear(); },
+                                    [this, returned, status, later] {
+                                      program().core().arena().Reuse(*returned);
+                                      deferred_.Release();
+                                      Listen(true);
+                                      Send(status, std::move(*later));
+                                    },
+                                    files_thread_);
+  deferred_.Defer([this, task] { context_.services.tasks.Cancel(task); });
 }
 
 void ControlConnection::EndForReply(int error) {

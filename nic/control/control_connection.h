@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "nic/base/event_loop.h"
@@ -25,8 +26,9 @@
 namespace uroce::nic {
 
 /// One connection of the control socket, to a program or to a tool. Reads one request at a time and
-/// answers it before the next. An answer that has to wait for the network or a helper thread is
-/// deferred; other connections continue meanwhile. Control thread.
+/// answers it before the next, which is read once the client has read the answer. An answer that
+/// has to wait for the network or a helper thread is deferred; other connections continue
+/// meanwhile. Control thread.
 class ControlConnection {
  public:
   ControlConnection(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
@@ -38,6 +40,9 @@ class ControlConnection {
   const Client& client() const { return client_; }
   /// Reads no more requests; the connection is about to end.
   void StopHearing();
+  /// After StopHearing: ends the program's objects, some at least, and goes on until `is_over`.
+  /// Returns whether none is left; false: call it again.
+  bool EndSome(absl::FunctionRef<bool()> is_over);
 
   // ---- for commands ----
   absl::Status Hello(const uroce_hello& request, Reply& reply);
@@ -51,9 +56,14 @@ class ControlConnection {
   void OnReadable();
   /// Returns false when this turn has nothing more to read.
   bool ReadOne();
+  /// Whether the client has read the last reply. False: requests wait until it has.
+  bool AwaitReader();
   absl::Status Dispatch(std::span<const uint8_t> datagram, Reply& reply);
   /// Sends now, or when there is room for the reply. False: it waits, or the connection ends.
   bool Send(const absl::Status& status, Reply&& reply);
+  /// Sends once the program's own thread has cleared what the program's queues have left: the
+  /// program can hold the lock of the arena's file, and then waits alone.
+  void ClearThenSend(const absl::Status& status, Reply&& reply);
   /// Switches reading on or off. Hangups are reported in both cases.
   void Listen(bool is_listening);
   /// Whether the program has closed its end.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/control_connections.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "nic/base/log.h"
 #include "nic/base/reply.h"
 #include "nic/control/control_connection.h"
 #include "nic/devices/nic_device.h"
@@ -20,7 +20,7 @@
 namespace uroce::nic {
 namespace {
 
-// Per turn of the loop, unless the end of one connection takes longer.
+// Per turn of the loop.
 constexpr Nanos kBurialTime{1'000'000};
 
 }  // namespace
@@ -31,7 +31,7 @@ Services::Services(EventLoop& loop, Nic& nic)
               RdmaCmHost::MakeConfig(nic.config().limits)),
       peers(loop, nic, paths.gsi()),
       tasks(loop),
-      histories(loop, tasks, nic) {}
+      histories(loop, tasks, nic, log_budget) {}
 
 ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& services,
                                        std::function<void(NicDevice&)> refresh,
@@ -44,7 +44,7 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
                .nic = nic,
                .services = services,
                .turns = turns_,
-               .log_budget = log_budget_,
+               .log_budget = services.log_budget,
                .dumps = {.loop = loop,
                          .nic = nic,
                          .turns = turns_,
@@ -68,9 +68,10 @@ void ControlConnections::Admit(Fd socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length);
-  const Peer peer{credentials.pid, credentials.uid, credentials.gid};
-  absl::StatusOr<Admission::Place> place = admission_.Admit(peer.uid, peer.is_privileged());
-  if (!place.ok()) return TurnAway(std::move(socket), peer.uid, place.status());
+  const Peer peer{credentials.pid, credentials.uid, credentials.gid,
+                  login_users_.Of(credentials.uid)};
+  absl::StatusOr<Admission::Place> place = admission_.Admit(peer.account, peer.is_privileged());
+  if (!place.ok()) return TurnAway(std::move(socket), peer.account, place.status());
   const uint32_t id = next_id_++;
   connections_[id] =
       std::make_unique<ControlConnection>(context_, id, std::move(socket), peer, *std::move(place));
@@ -80,8 +81,8 @@ void ControlConnections::Admit(Fd socket) {
 void ControlConnections::TurnAway(Fd socket, uid_t uid, const absl::Status& status) {
   static_cast<void>(SendReply(socket.get(), status, Reply()));
   const StrangerSocket ended(std::move(socket), nic_.user(uid).refusals_thread);
-  if (!log_budget_.Take(uid, Nic::Now())) return;
-  spdlog::warn("a program was turned away: {}", std::string(status.message()));
+  if (!context_.log_budget.Take(uid, Nic::Now())) return;
+  LogWarning("a program was turned away: {}", std::string(status.message()));
 }
 
 std::vector<const Client*> ControlConnections::Clients() const {
@@ -96,9 +97,9 @@ void ControlConnections::EndStruck() {
     if (found == connections_.end()) continue;
     ControlConnection& connection = *found->second;
     End(connection);
-    if (!log_budget_.Take(connection.client().uid(), Nic::Now())) continue;
-    spdlog::warn("session {}: {} (pid {}) has lost registered memory, and is ended", id,
-                 connection.client().command_name(), connection.client().peer().pid);
+    if (!context_.log_budget.Take(connection.client().account(), Nic::Now())) continue;
+    LogWarning("session {}: {} (pid {}) has lost registered memory, and is ended", id,
+               connection.client().command_name(), connection.client().peer().pid);
   }
 }
 
@@ -111,19 +112,23 @@ void ControlConnections::End(ControlConnection& connection) {
     ended_.push_back(connection.client().id());
 }
 
-// Many programs may end at once: other clients are served in between.
+// Many programs may end at once, and one may have many objects: other clients are served in
+// between.
 void ControlConnections::Bury() {
   const Nanos deadline = Nic::Now() + kBurialTime;
+  const auto is_over = [deadline] { return Nic::Now() >= deadline; };
   do {
-    connections_.erase(ended_.front());
+    const auto first = connections_.find(ended_.front());
+    if (!first->second->EndSome(is_over)) break;
+    connections_.erase(first);
     ended_.pop_front();
-  } while (!ended_.empty() && Nic::Now() < deadline);
+  } while (!ended_.empty() && !is_over());
   if (!ended_.empty()) context_.loop.After(Nanos(0), [this] { Bury(); });
 }
 
 void ControlConnections::TellOmissions(Nanos now) {
-  for (const auto& [uid, lines] : log_budget_.TakeOmissions(now)) {
-    spdlog::warn("user {}: {} lines left out here", uid, lines);
+  for (const auto& [uid, lines] : context_.log_budget.TakeOmissions(now)) {
+    LogWarning("user {}: {} lines left out here", uid, lines);
   }
 }
 

@@ -58,9 +58,9 @@ class ControlConnections {
 
   Nic& nic_;
   Admission admission_;
+  LoginUsers login_users_;
   Reconfiguration reconfiguration_;
   UserTurns turns_;
-  LogBudget log_budget_;
   ControlContext context_;
   Monitor monitor_;
   PortChanges port_changes_;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "nic/base/event_loop.h"
+#include "nic/base/user_limits.h"
 #include "nic/capture/packet_histories.h"
 #include "nic/connections/path_services.h"
 #include "nic/connections/peer_agreements.h"
@@ -37,6 +38,7 @@ struct Services {
   RdmaCmHost rdma_cm;
   PeerAgreements peers;
   BackgroundTasks tasks;
+  LogBudget log_budget;
   HistoryRecorder histories;
 };
 

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <net/if.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "nic/base/log.h"
 #include "nic/devices/device_files.h"
 #include "nic/devices/device_info.h"
 #include "nic/devices/nic_device.h"
@@ -25,6 +27,7 @@
 #include "nic/settings/config.h"
 #include "nic/settings/congestion_settings.h"
 #include "pipeline/os/shared_memory.h"
+#include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce {
 namespace {
@@ -109,11 +112,11 @@ absl::StatusOr<Fd> OwnTree::Open(absl::string_view name) const {
   return file;
 }
 
-absl::Status OwnTree::Link(absl::string_view name, const char* target) {
+absl::Status OwnTree::Link(absl::string_view name, const std::string& target) {
   const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/true);
   if (!parent.ok()) return parent.status();
   const bool is_there =
-      symlinkat(target, parent->get(), std::string(name).c_str()) == 0 || errno == EEXIST;
+      symlinkat(target.c_str(), parent->get(), std::string(name).c_str()) == 0 || errno == EEXIST;
   return is_there ? absl::OkStatus() : SystemError(path_.c_str(), errno);
 }
 
@@ -132,8 +135,35 @@ OwnTree::~OwnTree() {
 namespace uroce::nic {
 namespace {
 
-constexpr char kClass[] = "sys/class/infiniband/";
-constexpr char kNodes[] = "dev/infiniband/";
+// Names in the tree begin without a slash.
+constexpr absl::string_view kClass(UROCE_TREE_CLASS + 1);
+constexpr absl::string_view kBus(UROCE_TREE_BUS + 1);
+constexpr absl::string_view kNodes(UROCE_TREE_NODES + 1);
+constexpr char kDevice[] = "device/";
+// Programs only check that they may read and write a character device there.
+constexpr char kNode[] = "/dev/null";
+
+/// The address as which programs that read the topology of a machine take the parent.
+std::string AddressOf(const NicDevice& device) {
+  constexpr uint32_t kDevicesOfBus = 32;
+  return absl::StrFormat("fffe:%02x:%02x.0", device.index() / kDevicesOfBus,
+                         device.index() % kDevicesOfBus);
+}
+
+/// There is no link "subsystem" to PCI there: NCCL would look for the device among those of the
+/// machine, and without one puts the NIC beside the first CPU.
+std::string ParentOf(const NicDevice& device) {
+  return absl::StrCat(kBus, "/", AddressOf(device), "/");
+}
+
+std::string ClassLink(const NicDevice& device) { return absl::StrCat(kClass, "/", device.name()); }
+
+std::string NamedNode(const NicDevice& device) { return absl::StrCat(kNodes, "/", device.name()); }
+
+/// The name that the kernel gives to the node of an adapter.
+std::string VerbsNode(const NicDevice& device) {
+  return absl::StrCat(kNodes, "/uverbs", device.index());
+}
 
 std::string InterfaceName(uint32_t index) {
   char name[IF_NAMESIZE] = {};
@@ -168,37 +198,49 @@ void DeviceTree::Remove() {
 }
 
 std::string DeviceTree::DirectoryOf(const NicDevice& device) {
-  return kClass + device.name() + "/";
+  return absl::StrCat(ParentOf(device), "infiniband/", device.name(), "/");
+}
+
+std::string DeviceTree::PathOf(const NicDevice& device, absl::string_view file) {
+  const bool is_parents = absl::ConsumePrefix(&file, kDevice);
+  return absl::StrCat(is_parents ? ParentOf(device) : DirectoryOf(device), file);
 }
 
 void DeviceTree::Publish(const Nic& nic, const NicDevice& device) {
   Files files = DeviceFiles(Describe(nic, device));
   Files& former = written_[device.name()];
   if (files == former) return;
-  const std::string directory = DirectoryOf(device);
   for (const auto& [path, text] : former) {
-    if (!files.contains(path)) tree_.Remove(directory + path);
+    if (!files.contains(path)) tree_.Remove(PathOf(device, path));
   }
   for (const auto& [path, text] : files) {
     const auto old = former.find(path);
     if (old != former.end() && old->second == text) continue;
-    Complain(tree_.WriteFile(directory + path, text + "\n"));
+    Complain(tree_.WriteFile(PathOf(device, path), text + "\n"));
   }
-  // Programs only check that they may read and write a character device there.
-  Complain(tree_.Link(kNodes + device.name(), "/dev/null"));
+  Complain(tree_.Link(DirectoryOf(device) + "device", "../../../" + AddressOf(device)));
+  Complain(tree_.Link(ClassLink(device),
+                      absl::StrCat("../../devices/" UROCE_TREE_BUS_NAME "/", AddressOf(device),
+                                   "/infiniband/", device.name())));
+  for (const std::string& node :
+       {NamedNode(device), VerbsNode(device), absl::StrCat(kNodes, "/rdma_cm")}) {
+    Complain(tree_.Link(node, kNode));
+  }
   former = std::move(files);
 }
 
 void DeviceTree::Withdraw(const NicDevice& device) {
   written_.erase(device.name());
-  tree_.Remove(kNodes + device.name());
-  tree_.Remove(kClass + device.name());
+  tree_.Remove(NamedNode(device));
+  tree_.Remove(VerbsNode(device));
+  tree_.Remove(ClassLink(device));
+  tree_.Remove(ParentOf(device));
 }
 
 void DeviceTree::Complain(const absl::Status& status) {
   if (status.ok() || has_failed_) return;
   has_failed_ = true;
-  spdlog::warn("{}: programs miss what they look for in /sys", std::string(status.message()));
+  LogWarning("{}: programs miss what they look for in /sys", std::string(status.message()));
 }
 
 }  // namespace uroce::nic

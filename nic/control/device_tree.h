@@ -31,7 +31,7 @@ class OwnTree {
   /// Opens a file for reading and writing. `name` must be a file.
   absl::StatusOr<Fd> Open(absl::string_view name) const;
   /// Makes a symbolic link to `target`. An existing one stays.
-  absl::Status Link(absl::string_view name, const char* target);
+  absl::Status Link(absl::string_view name, const std::string& target);
   /// Removes a file or a directory with all that is in it.
   void Remove(absl::string_view name);
 
@@ -64,7 +64,7 @@ class DeviceTree {
 
   /// The same directory, for files of others than Publish's.
   OwnTree& tree() { return tree_; }
-  /// The directory of a device in it.
+  /// The directory of a device in it, to which a link leads from its class, as in the kernel.
   static std::string DirectoryOf(const NicDevice& device);
   /// Writes the files that have changed.
   void Publish(const Nic& nic, const NicDevice& device);
@@ -73,6 +73,8 @@ class DeviceTree {
 
  private:
   using Files = std::map<std::string, std::string>;
+  /// The path of one of DeviceFiles(): those in "device/" lie in the directory of the parent.
+  static std::string PathOf(const NicDevice& device, absl::string_view file);
   void Remove();
   void Complain(const absl::Status& status);
 

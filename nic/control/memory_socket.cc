@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -38,8 +40,24 @@ bool AllowsAccess(int fd, bool writable) {
   return mode == O_RDWR || (mode == O_RDONLY && !writable);
 }
 
-/// Finds the bytes of the file to map, in whole pages of its file system. Returns 0 or an errno.
-int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end) {
+/// Whether mincore(2) tells the calling thread which pages of the file are there. It tells owners
+/// of a file and those who may write to it; of other files it says that all pages are there, which
+/// is wrong for a page behind the end.
+bool TellsPages(int fd, uint64_t file_bytes) {
+  const uint64_t behind = (file_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  void* const page =
+      mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(behind));
+  if (page == MAP_FAILED) return false;
+  unsigned char is_there = 1;
+  const bool tells = mincore(page, kPageBytes, &is_there) == 0 && (is_there & 1) == 0;
+  munmap(page, kPageBytes);
+  return tells;
+}
+
+/// Finds the bytes of the file to map, in whole pages of its file system, and which of its pages
+/// can be populated. Returns 0 or an errno.
+int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end,
+              Populated& populated) {
   if (!AllowsAccess(fd, request.writable != 0)) return EINVAL;
   struct statfs file_system {};
   struct stat file {};
@@ -50,6 +68,11 @@ int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end)
   const auto file_bytes = static_cast<uint64_t>(file.st_size);
   if (request.length == 0 || request.length > kMaxLentBytes || request.offset > file_bytes) {
     return EINVAL;
+  }
+  if (file_system.f_type == HUGETLBFS_MAGIC) {
+    populated = Populated::kAll;
+  } else {
+    populated = TellsPages(fd, file_bytes) ? Populated::kPresent : Populated::kNone;
   }
   begin = request.offset / page_bytes * page_bytes;
   end = (request.offset + request.length + page_bytes - 1) / page_bytes * page_bytes;
@@ -95,9 +118,13 @@ bool IsMemoryFile(int fd) {
          pwrite(fd, "", 0, 0) == 0;
 }
 
+bool ActForLender(const Lender& lender) { return ActFor(lender.user, kLookBehindMappings); }
+
 int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent) {
   uint64_t begin = 0, end = 0;
-  if (const int error = CheckFile(request, file.get(), begin, end); error != 0) return error;
+  if (const int error = CheckFile(request, file.get(), begin, end, lent.populated); error != 0) {
+    return error;
+  }
   const bool writable = request.writable != 0;
   void* data = mmap(nullptr, end - begin, PROT_READ | (writable ? PROT_WRITE : 0),
                     MAP_SHARED | MAP_NORESERVE, file.get(), static_cast<off_t>(begin));
@@ -127,7 +154,7 @@ int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread, XrcFi
 
 int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file) {
   SharedMapping mapping;
-  if (lender.pid == 0 || !ActFor(lender.user, kLookBehindMappings)) return EPERM;
+  if (lender.pid == 0) return EPERM;
   if (!FindMapping(lender, request, mapping)) return EACCES;
   const std::string link =
       absl::StrCat("/proc/", lender.pid, "/map_files/", absl::Hex(request.vma_start), "-",
@@ -182,6 +209,30 @@ int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
   return 0;
 }
 
+/// The text of a small file of /proc; empty if it cannot be read.
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Whether a process is in the PID namespace of this one, by the one PID that it has ("NSpid:").
+bool IsInPidNamespace(pid_t pid) {
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("NSpid:")) return line == absl::StrCat("NSpid:\t", pid);
+  }
+  return false;
+}
+
+/// Whether the lender may send signals to the daemon: it runs as the daemon's own user or as root,
+/// in the daemon's PID and user namespaces. These files need no right to look into the process.
+bool CouldEndDaemon(const Lender& lender) {
+  if (lender.pid == 0 || (lender.user.uid != 0 && lender.user.uid != geteuid())) return false;
+  const std::string own = TextOf("/proc/self/uid_map");
+  return !own.empty() && IsInPidNamespace(lender.pid) &&
+         own == TextOf(absl::StrCat("/proc/", lender.pid, "/uid_map"));
+}
+
 }  // namespace
 
 /// The findings of the side thread, where it is also destroyed.
@@ -193,9 +244,11 @@ struct MemorySocket::Inspection {
   Fd file;  ///< LEND_MEMORY
   LentFile lent;
   XrcFile xrc_file;
+  bool could_end_daemon = false;
   int error = 0;
 
   void Run() {
+    could_end_daemon = CouldEndDaemon(lender);
     error = ReceiveLend(socket->fd(), request, file);
     if (error == 0) error = Inspect();
     if (error != 0 || request.what != UROCE_LEND_MEMORY) file.Reset();  // Before the answer.
@@ -207,8 +260,8 @@ struct MemorySocket::Inspection {
     if (request.what == UROCE_LEND_XRC_FILE) {
       return file ? FindXrcFile(file, thread, xrc_file) : EBADF;
     }
-
     if (request.what != UROCE_LEND_FILE) return EINVAL;
+    if (!ActForLender(lender)) return EPERM;
     const int opened = file ? 0 : OpenMappedFile(lender, request, file);
     return opened == 0 ? MapLentFile(request, file, lent) : opened;
   }
@@ -273,6 +326,7 @@ void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
     if (!first) return;
     session.StartCopyHelper({.fd = inspection.file.Release(),
                              .user = lender_.user,
+                             .by_workers = inspection.could_end_daemon,
                              .place = place_,
                              .on_end = [id = session.id()] { MappingGuard::Get().NoteLost(id); }});
     return;
@@ -287,7 +341,7 @@ void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
   reply.offset = lent.offset;
   reply.length = lent.mapping.length();
   const absl::StatusOr<uint32_t> segment =
-      program_.segments().AddShared(std::move(lent.mapping), lent.writable);
+      program_.segments().AddShared(std::move(lent.mapping), lent.writable, lent.populated);
   reply.error = ErrnoOf(segment.status());
   if (segment.ok()) reply.segment = *segment;
 }

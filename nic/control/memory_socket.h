@@ -11,6 +11,7 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/user_limits.h"
 #include "nic/objects/program.h"
+#include "nic/objects/regions.h"
 #include "nic/objects/xrc.h"
 #include "pipeline/os/credentials.h"
 #include "pipeline/os/fd.h"
@@ -30,18 +31,25 @@ struct Lender {
   Credentials user;
 };
 
+/// Makes the calling thread act for the lender's user from now on. The thread keeps only the
+/// privilege to open what is behind a mapping (CAP_CHECKPOINT_RESTORE), if the daemon has it.
+/// False: the system refused; do nothing for the user then.
+[[nodiscard]] bool ActForLender(const Lender& lender);
+
 /// Part of a file, mapped.
 struct LentFile {
   Mapping mapping;
   uint64_t offset = 0;
   bool writable = false;
+  Populated populated = Populated::kNone;
 };
 
 /// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing. Moves the file
 /// position of `fd`.
 bool IsMemoryFile(int fd);
 
-/// Maps the part of `file` that `request` asks for. Returns 0 or an errno: EINVAL (not a file on
+/// Maps the part of `file` that `request` asks for. The calling thread acts for the lender, as the
+/// thread does that populates regions of the file. Returns 0 or an errno: EINVAL (not a file on
 /// tmpfs or hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
 [[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
 
@@ -51,10 +59,9 @@ bool IsMemoryFile(int fd);
 [[nodiscard]] int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread,
                               XrcFile& found);
 
-/// Opens the file behind the lender's mapping that `request` names. The daemon adds only its
-/// privilege to look there (CAP_CHECKPOINT_RESTORE). From then on the calling thread otherwise has
-/// only the rights of the lender's user, so that it cannot look into a process that reuses the PID,
-/// nor into a program that now runs as another user. Returns 0 or an errno; EACCES when the mapping
+/// Opens the file behind the lender's mapping that `request` names. The calling thread acts for the
+/// lender, so that it cannot look into a process that reuses the PID, nor into a program that now
+/// runs as another user. Returns 0 or an errno; EACCES when the mapping
 /// is not shared, or does not allow the access now.
 [[nodiscard]] int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file);
 

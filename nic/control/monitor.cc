@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -73,7 +74,8 @@ Monitor::~Monitor() {
 
 absl::Status Monitor::Watch(const Client& client, Fd& reader) {
   Remove(client.id());
-  absl::StatusOr<Fd> socket = MakeOneWaySocket(reader);
+  absl::StatusOr<UserSocket> socket = UserSocket::Make("events", UserSocket::Holds::kText,
+                                                       context_.nic.user(client.account()), reader);
   if (!socket.ok()) return socket.status();
   Watcher& watcher = watchers_[client.id()];
   watcher.uid = client.uid();
@@ -168,6 +170,11 @@ void Monitor::OnModified(const Client& client, uint32_t handle) {
   OnQueuePair(client, **object, state, CountersJson(counters));
 }
 
+Monitor::Json Monitor::KnownQueuePair::Moved(const char* from, const char* to) const {
+  return {{"device", device}, {"qpn", qpn},   {"program", program},
+          {"pid", pid},       {"from", from}, {"to", to}};
+}
+
 void Monitor::OnQueuePair(const Client& client, const QueuePairObject& object,
                           transport::QpState state, const Json& counters) {
   const uint32_t qpn = object.queue_pair.qpn().value();
@@ -178,16 +185,14 @@ void Monitor::OnQueuePair(const Client& client, const QueuePairObject& object,
   const char* const from = is_new ? "" : QpStateName(known.state);
   if (is_new) {
     known.uid = client.uid();
-    known.whose = {{"device", object.device->name()},
-                   {"qpn", qpn},
-                   {"program", client.command_name()},
-                   {"pid", client.peer().pid}};
+    known.device = object.device->name();
+    known.qpn = qpn;
+    known.program = client.command_name();
+    known.pid = client.peer().pid;
   }
   known.state = state;
   if (is_new && is_first_look_) return;
-  Json fields = known.whose;
-  fields["from"] = from;
-  fields["to"] = QpStateName(state);
+  Json fields = known.Moved(from, QpStateName(state));
   const bool has_failed = state == transport::QpState::kErr || state == transport::QpState::kSqe;
   if (has_failed && !counters.empty()) fields["counters"] = counters;
   Tell(known.uid, "queue_pair", fields);
@@ -219,9 +224,7 @@ void Monitor::EndLook() {
     return is_gone;
   });
   for (KnownQueuePair& each : gone) {
-    each.whose["from"] = QpStateName(each.state);
-    each.whose["to"] = "";
-    Tell(each.uid, "queue_pair", each.whose);
+    Tell(each.uid, "queue_pair", each.Moved(QpStateName(each.state), ""));
   }
 }
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -46,7 +46,7 @@ class Monitor {
   Monitor& operator=(const Monitor&) = delete;
 
   /// Has `client` watch; `reader` is the end to read from. A client that watches already begins
-  /// anew. Errors: Internal, no socket.
+  /// again. Errors: Internal, no socket.
   absl::Status Watch(const Client& client, Fd& reader);
   /// The client is about to end.
   void Forget(const Client& client);
@@ -65,7 +65,7 @@ class Monitor {
   struct Watcher {
     uid_t uid = 0;
     bool is_privileged = false;
-    Fd socket;
+    UserSocket socket;
     EventLoop::Id watch = 0;
     std::string text;  ///< Whole lines, but what is sent of the first.
     uint64_t lost = 0;
@@ -73,8 +73,13 @@ class Monitor {
   struct KnownQueuePair {
     transport::QpState state{};
     uid_t uid = 0;
-    Json whose;  ///< device, qpn, program, pid.
+    std::string device;
+    uint32_t qpn = 0;
+    std::string program;
+    pid_t pid = 0;
     uint64_t seen = 0;
+
+    Json Moved(const char* from, const char* to) const;
   };
 
   /// `uid`: the user whose event it is; without one everybody's.

@@ -27,9 +27,10 @@ namespace uroce::nic {
 namespace {
 
 constexpr DeferredReply::Pace kSendPace{.first = Nanos(200'000), .last = Nanos(200'000)};
-// For CQEs that a resize moves; a piece takes some 0.1 ms if the memory is fresh.
-constexpr DeferredReply::Pace kMovePace{.first = Nanos(20'000), .last = Nanos(20'000)};
-constexpr uint32_t kCqesInAPiece = 2048;
+// For work that is done in pieces.
+constexpr DeferredReply::Pace kPiecePace{.first = Nanos(20'000), .last = Nanos(20'000)};
+constexpr Nanos kFirstPiece{500'000};
+constexpr uint32_t kCqesInAPiece = 2048;    // Some 0.1 ms if the memory is fresh.
 constexpr Nanos kLongestSend{200'000'000};  // For what was posted before a command.
 
 }  // namespace
@@ -38,23 +39,34 @@ absl::StatusOr<std::unique_ptr<ProgramCommands>> ProgramCommands::Make(
     ControlContext& context, const Client& client, DeferredReply& deferred, Admission::Place place,
     std::shared_ptr<SideThread> thread, Fd& program_end) {
   const Peer& peer = client.peer();
-  absl::StatusOr<std::unique_ptr<MemorySocket>> socket = MemorySocket::Make(
-      context.loop, context.services.tasks, *client.program(), {peer.pid, {peer.uid, peer.gid}},
-      std::move(place), std::move(thread), program_end);
+  const Lender lender{peer.pid, {peer.uid, peer.gid}};
+  absl::StatusOr<std::unique_ptr<MemorySocket>> socket =
+      MemorySocket::Make(context.loop, context.services.tasks, *client.program(), lender,
+                         std::move(place), thread, program_end);
   if (!socket.ok()) return socket.status();
-  std::unique_ptr<ProgramCommands> served(new ProgramCommands(context, client, deferred));
+  std::unique_ptr<ProgramCommands> served(
+      new ProgramCommands(context, client, deferred, std::move(thread), lender));
   served->memory_socket_ = *std::move(socket);
   return served;
 }
 
 ProgramCommands::ProgramCommands(ControlContext& context, const Client& client,
-                                 DeferredReply& deferred)
+                                 DeferredReply& deferred, std::shared_ptr<SideThread> thread,
+                                 const Lender& lender)
     : context_(context),
       client_(client),
       deferred_(deferred),
-      registrations_(client.program()->regions(), context.services.tasks, deferred) {}
+      registrations_(
+          *client.program(), context.services.tasks, deferred,
+          [this](absl::FunctionRef<bool(Nanos)> work) { return InTurn(work); }, std::move(thread),
+          lender) {}
 
 ProgramCommands::~ProgramCommands() = default;
+
+bool ProgramCommands::EndSome(absl::FunctionRef<bool()> is_over) {
+  memory_socket_ = nullptr;
+  return cm_files_ == nullptr || cm_files_->EndSome(is_over);
+}
 
 absl::Status ProgramCommands::ListDevices(Reply& reply) {
   for (const auto& device : context_.nic.devices()) {
@@ -63,10 +75,29 @@ absl::Status ProgramCommands::ListDevices(Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status ProgramCommands::CloseContext(uint32_t handle) {
-  absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> memory =
-      program().CloseContext(handle);
-  return memory.ok() ? registrations_.LetGo(*std::move(memory)) : memory.status();
+absl::Status ProgramCommands::CloseContext(uint32_t handle, Reply& reply) {
+  const Nanos end = Nic::Now() + kFirstPiece;
+  const absl::StatusOr<bool> is_closed =
+      program().CloseSome(handle, [end] { return Nic::Now() >= end; });
+  if (!is_closed.ok()) return is_closed.status();
+  if (*is_closed) return registrations_.LetGo(reply);
+  const auto go_on = [this, handle] {
+    return InTurn([&](Nanos until) {
+      return *program().CloseSome(handle, [until] { return Nic::Now() >= until; });
+    });
+  };
+  deferred_.Poll(kPiecePace, go_on, [this](Reply& to) { return registrations_.LetGo(to); });
+  return absl::OkStatus();
+}
+
+bool ProgramCommands::InTurn(absl::FunctionRef<bool(Nanos until)> work) {
+  UserTurns& turns = context_.turns;
+  const Nanos begin = Nic::Now();
+  const Nanos end = turns.Enter(client_.account(), client_.id(), context_.loop.turn(), begin);
+  if (end <= begin) return false;
+  const bool is_done = work(end);
+  turns.Leave(client_.account(), Nic::Now() - begin);
+  return is_done;
 }
 
 absl::Status ProgramCommands::AfterSends(Condition unsent, DeferredReply::Writer write,
@@ -80,16 +111,11 @@ absl::Status ProgramCommands::AfterSends(Condition unsent, DeferredReply::Writer
 }
 
 bool ProgramCommands::IsSent(const Condition& unsent, Nanos until) {
-  UserTurns& turns = context_.turns;
-  const Nanos begin = Nic::Now();
-  if (begin >= until) {
-    turns.Forget(client_.uid(), client_.id());
+  if (Nic::Now() >= until) {
+    context_.turns.Forget(client_.account(), client_.id());
     return true;
   }
-  if (turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin) <= begin) return false;
-  const bool is_unsent = unsent();
-  turns.Leave(client_.uid(), Nic::Now() - begin);
-  return !is_unsent;
+  return InTurn([&unsent](Nanos) { return !unsent(); });
 }
 
 absl::Status ProgramCommands::AfterDatagrams(DeferredReply::Writer write, Reply& reply) {
@@ -116,21 +142,18 @@ absl::Status ProgramCommands::Resize(const uroce_resize_cq& request, Reply& repl
   };
   if (resized->moves.MoveSome(kCqesInAPiece)) return answer(reply);
   deferred_.Poll(
-      kMovePace, [this, resized] { return MoveCqes(resized->moves); }, answer);
+      kPiecePace, [this, resized] { return MoveCqes(resized->moves); }, answer);
   return absl::OkStatus();
 }
 
 bool ProgramCommands::MoveCqes(CqeMoves& moves) {
-  UserTurns& turns = context_.turns;
-  const Nanos begin = Nic::Now();
-  const Nanos end = turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin);
-  if (end <= begin) return false;
-  bool is_done = false;
-  do {
-    is_done = moves.MoveSome(kCqesInAPiece);
-  } while (!is_done && Nic::Now() < end);
-  turns.Leave(client_.uid(), Nic::Now() - begin);
-  return is_done;
+  return InTurn([&moves](Nanos until) {
+    bool is_done = false;
+    do {
+      is_done = moves.MoveSome(kCqesInAPiece);
+    } while (!is_done && Nic::Now() < until);
+    return is_done;
+  });
 }
 
 absl::Status ProgramCommands::WithNextHop(const PathKey& path, Answer answer, Reply& reply) {
@@ -168,8 +191,9 @@ absl::Status ProgramCommands::ModifyQp(const uroce_modify_qp& request, Reply& re
   }
   const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
                                            Reply& to) {
-    const peers::Holder agreement =
-        plan.is_reliable ? context_.services.peers.Use(*plan.path, client_.uid()) : peers::Holder();
+    const peers::Holder agreement = plan.is_reliable
+                                        ? context_.services.peers.Use(*plan.path, client_.account())
+                                        : peers::Holder();
     return AddResult(Modified(plan, mac, std::move(followed), agreement), to);
   };
   return WithNextHop(*plan->path, answer, reply);
@@ -203,10 +227,11 @@ absl::Status ProgramCommands::DestroyAh(uint32_t handle, Reply& reply) {
 absl::StatusOr<uint32_t> ProgramCommands::OpenCm(Fd& program_end) {
   if (cm_files_ == nullptr) {
     const rdma_cm::Owner owner{
-        .client = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
+        .client = client_.id(), .uid = client_.account(), .is_privileged = client_.is_privileged()};
     const auto has_queue_pair = [this](Qpn qpn) { return program().queue_pairs().Has(qpn); };
-    cm_files_ = std::make_unique<CmFiles>(
-        context_.loop, context_.nic, context_.services.rdma_cm.service(), owner, has_queue_pair);
+    cm_files_ =
+        std::make_unique<CmFiles>(context_.loop, context_.turns, context_.nic,
+                                  context_.services.rdma_cm.service(), owner, has_queue_pair);
   }
   return cm_files_->Open(program_end);
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/base/reply.h"
@@ -39,9 +40,12 @@ class ProgramCommands {
   ProgramCommands& operator=(const ProgramCommands&) = delete;
 
   Registrations& registrations() { return registrations_; }
+  /// The program has ended: takes no more of what it lends, and closes its files of rdma_cm, until
+  /// `is_over`. Returns whether all are closed; false: call it again.
+  bool EndSome(absl::FunctionRef<bool()> is_over);
 
   absl::Status ListDevices(Reply& reply);
-  absl::Status CloseContext(uint32_t handle);
+  absl::Status CloseContext(uint32_t handle, Reply& reply);
   absl::Status ResizeCq(const uroce_resize_cq& request, Reply& reply);
   absl::Status ModifyQp(const uroce_modify_qp& request, Reply& reply);
   absl::Status DestroyQp(uint32_t handle, Reply& reply);
@@ -52,7 +56,8 @@ class ProgramCommands {
   absl::Status WriteCm(const uroce_write_cm& request, Body list, Reply& reply);
 
  private:
-  ProgramCommands(ControlContext& context, const Client& client, DeferredReply& deferred);
+  ProgramCommands(ControlContext& context, const Client& client, DeferredReply& deferred,
+                  std::shared_ptr<SideThread> thread, const Lender& lender);
 
   Program& program() { return *client_.program(); }
   /// Has `answer` write the reply once the MAC of the next hop is known: now or later.
@@ -76,6 +81,9 @@ class ProgramCommands {
   absl::Status Resize(const uroce_resize_cq& request, Reply& reply);
   /// Returns false when some CQEs are left for another turn.
   bool MoveCqes(CqeMoves& moves);
+  /// Runs `work`, which stops at `until`, if the user has time left in this turn of the loop.
+  /// Returns whether it is done.
+  bool InTurn(absl::FunctionRef<bool(Nanos until)> work);
   /// AfterSends for all datagrams of the program: these use address handles and queue pairs.
   absl::Status AfterDatagrams(DeferredReply::Writer write, Reply& reply);
 

@@ -3,8 +3,6 @@
 // and go, and commands that change the network.
 #include "nic/control/reconfiguration.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -18,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "drivers/fault/fault_port.h"
 #include "drivers/switch/switch_port.h"
+#include "nic/base/log.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
 #include "nic/devices/nic_device.h"
@@ -50,7 +49,7 @@ absl::Status Reconfiguration::Reload() {
   absl::StatusOr<Config> next = reader_ ? reader_() : nic_.config();
   const absl::Status status = next.ok() ? CheckChange(nic_.config(), *next) : next.status();
   if (!status.ok()) {
-    spdlog::error("settings stay as they are: {}", std::string(status.message()));
+    LogError("settings stay as they are: {}", std::string(status.message()));
     return status;
   }
   next->limits = Nic::Bounded(next->limits);
@@ -126,8 +125,8 @@ void Reconfiguration::TakeSettings(const Config& next, const std::vector<std::st
   nic_.TakeSettings(next);
   const Limits& limits = nic_.config().limits;
   admission_.SetLimits({.total = limits.sessions, .per_user = limits.sessions_per_user});
-  spdlog::set_level(spdlog::level::from_str(next.log_level));
-  spdlog::info("settings: {}", keys.empty() ? "none has changed" : absl::StrJoin(keys, ", "));
+  SetLogLevel(next.log_level);
+  LogInfo("settings: {}", keys.empty() ? "none has changed" : absl::StrJoin(keys, ", "));
 }
 
 namespace {
@@ -188,7 +187,7 @@ void PortChanges::Serve(std::unique_ptr<NicDevice> opened) {
   services_.paths.AddDevice(device);
   hooks_.added(device);
   monitor_.OnPort(device, /*is_there=*/true);
-  spdlog::info("{}: added", device.name());
+  LogInfo("{}: added", device.name());
 }
 
 absl::Status PortChanges::Remove(NicDevice& device) {
@@ -202,7 +201,7 @@ absl::Status PortChanges::Remove(NicDevice& device) {
   services_.peers.RemoveDevice(device);
   services_.paths.RemoveDevice(device);
   monitor_.OnPort(device, /*is_there=*/false);
-  spdlog::info("{}: removed", device.name());
+  LogInfo("{}: removed", device.name());
   return absl::OkStatus();
 }
 

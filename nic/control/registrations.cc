@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers and deregisters memory regions of one program, on a side thread if that takes long.
+// Registers and deregisters memory regions of one program.
 #include "nic/control/registrations.h"
 
 #include <cstring>
@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/control/command_body.h"
+#include "nic/objects/nic.h"
 
 namespace uroce::nic {
 namespace {
@@ -53,7 +54,11 @@ namespace {
 
 // A copy that is not done by then may hang without limit.
 constexpr DeferredReply::Pace kCopyPace{.first = Nanos(1'000'000), .last = Nanos(64'000'000)};
-constexpr uint64_t kPopulateBytes = 2 << 20;  // More would delay other programs by 1 ms.
+constexpr DeferredReply::Pace kStepPace{.first = Nanos(20'000), .last = Nanos(20'000)};
+constexpr Nanos kFirstStep{200'000};
+
+/// The first piece of work for a command that is executed in its user's turn.
+bool AtOnce(absl::FunctionRef<bool(Nanos until)> work) { return work(Nic::Now() + kFirstStep); }
 
 }  // namespace
 
@@ -75,61 +80,106 @@ absl::Status Registrations::Register(const uroce_reg_mr& request, std::span<cons
   if (!segments.ok()) return segments.status();
   absl::StatusOr<std::unique_ptr<MemoryObject>> memory = regions_.Plan(request, segments->data());
   if (!memory.ok()) return memory.status();
-  if (MappedBytes(**memory) > kPopulateBytes) {
-    PopulateLater(*std::move(memory));
-    return absl::OkStatus();
+  if (!NeedsPopulating(**memory)) {
+    return MakeWay(std::make_shared<Arrival>(Arrival{*std::move(memory), {}}), AtOnce, reply);
   }
-  if (absl::Status status = PopulateRegion(**memory); !status.ok()) return status;
-  if (regions_.MakeWay(**memory)) return Publish(*std::move(memory), reply);
-  PublishLater(std::make_shared<Arrival>(Arrival{*std::move(memory), {}}));
+  PopulateLater(*std::move(memory));
   return absl::OkStatus();
 }
 
 void Registrations::PopulateLater(std::unique_ptr<MemoryObject> memory) {
   auto arrival = std::make_shared<Arrival>(Arrival{std::move(memory), {}});
-  const BackgroundTasks::Id task =
-      tasks_.Start([arrival] { arrival->populated = PopulateRegion(*arrival->memory); },
-                   [this, arrival] { OnPopulated(arrival); });
+  const auto populate = [arrival, lender = lender_] {
+    if (ActForLender(lender)) arrival->populated = PopulateRegion(*arrival->memory);
+  };
+  const BackgroundTasks::Id task = tasks_.Start(
+      populate, [this, arrival] { OnPopulated(arrival); }, thread_);
   deferred_.Defer([&tasks = tasks_, task] { tasks.Cancel(task); });
 }
 
 void Registrations::OnPopulated(const std::shared_ptr<Arrival>& arrival) {
-  if (!arrival->populated.ok()) {
-    return deferred_.Complete([&](Reply&) { return arrival->populated; });
-  }
-  if (!regions_.MakeWay(*arrival->memory)) return PublishLater(arrival);
-  deferred_.Complete([&](Reply& reply) { return Publish(std::move(arrival->memory), reply); });
+  deferred_.Complete([&](Reply& reply) {
+    return arrival->populated.ok() ? MakeWay(arrival, in_turn_, reply) : arrival->populated;
+  });
 }
 
-void Registrations::PublishLater(const std::shared_ptr<Arrival>& arrival) {
+absl::Status Registrations::MakeWay(const std::shared_ptr<Arrival>& arrival, const InTurn& turn,
+                                    Reply& reply) {
+  return InPieces(
+      [this, arrival](RemappedRegions::IsOver is_over) -> absl::StatusOr<bool> {
+        return regions_.MakeWay(*arrival->memory, is_over);
+      },
+      [this, arrival](Reply& to) { return PublishFree(arrival, to); }, turn, reply);
+}
+
+absl::Status Registrations::PublishFree(const std::shared_ptr<Arrival>& arrival, Reply& reply) {
+  const uint64_t copies = arrival->memory->copies_begun;
+  if (regions_.CopiesDone(copies)) return Publish(std::move(arrival->memory), reply);
   deferred_.Poll(
-      kCopyPace, [this, arrival] { return regions_.CopiesDone(arrival->memory->copies_begun); },
-      [this, arrival](Reply& reply) { return Publish(std::move(arrival->memory), reply); });
+      kCopyPace, [this, copies] { return regions_.CopiesDone(copies); },
+      [this, arrival](Reply& to) { return Publish(std::move(arrival->memory), to); });
+  return absl::OkStatus();
+}
+
+absl::Status Registrations::InPieces(const Step& step, const DeferredReply::Writer& write,
+                                     const InTurn& turn, Reply& reply) {
+  absl::StatusOr<bool> is_done = false;
+  const auto piece = [&is_done, &step](Nanos until) {
+    is_done = step([until] { return Nic::Now() >= until; });
+    return is_done.value_or(true);
+  };
+  turn(piece);
+  if (!is_done.ok()) return is_done.status();
+  if (*is_done) return write(reply);
+  const auto go_on = [this, step] {
+    return in_turn_([&step](Nanos until) {
+      return step([until] { return Nic::Now() >= until; }).value_or(true);
+    });
+  };
+  deferred_.Poll(kStepPace, go_on, write);
+  return absl::OkStatus();
+}
+
+absl::Status Registrations::DestroySegment(uint32_t handle, Reply& reply) {
+  return InPieces(
+      [this, handle](RemappedRegions::IsOver is_over) {
+        return program_segments_.DestroySome(handle, is_over);
+      },
+      [](Reply&) { return absl::OkStatus(); }, AtOnce, reply);
+}
+
+absl::Status Registrations::TrimSegment(const uroce_trim_segment& request, Reply& reply) {
+  return InPieces(
+      [this, request](RemappedRegions::IsOver is_over) {
+        return program_segments_.TrimSome(request, is_over);
+      },
+      [](Reply&) { return absl::OkStatus(); }, AtOnce, reply);
 }
 
 absl::Status Registrations::Publish(std::unique_ptr<MemoryObject> memory, Reply& reply) {
   return AddResult(regions_.Publish(std::move(memory)), reply);
 }
 
-absl::Status Registrations::Deregister(uint32_t handle) {
-  absl::StatusOr<std::unique_ptr<MemoryObject>> memory = regions_.BeginDereg(handle);
-  if (!memory.ok()) return memory.status();
-  std::vector<std::unique_ptr<MemoryObject>> all;
-  all.push_back(*std::move(memory));
-  return LetGo(std::move(all));
+absl::Status Registrations::Deregister(uint32_t handle, Reply& reply) {
+  if (absl::Status status = regions_.BeginDereg(handle); !status.ok()) return status;
+  return LetGo(reply);
 }
 
 // If the program's own memory blocks a copy, only this program waits.
-absl::Status Registrations::LetGo(std::vector<std::unique_ptr<MemoryObject>> memory) {
-  if (regions_.CopiesDone(memory)) return absl::OkStatus();
-  auto leaving = std::make_shared<std::vector<std::unique_ptr<MemoryObject>>>(std::move(memory));
+absl::Status Registrations::LetGo(Reply& reply) {
+  if (regions_.HiddenCopiesDone()) return Release(reply);
   deferred_.Poll(
-      kCopyPace, [this, leaving] { return regions_.CopiesDone(*leaving); },
-      [leaving](Reply&) {
-        leaving->clear();  // Before the answer.
-        return absl::OkStatus();
-      });
+      kCopyPace, [this] { return regions_.HiddenCopiesDone(); },
+      [this](Reply& to) { return Release(to); });
   return absl::OkStatus();
+}
+
+absl::Status Registrations::Release(Reply& reply) {
+  return InPieces(
+      [this](RemappedRegions::IsOver is_over) -> absl::StatusOr<bool> {
+        return regions_.ReleaseSome(is_over);
+      },
+      [](Reply&) { return absl::OkStatus(); }, AtOnce, reply);
 }
 
 }  // namespace uroce::nic

@@ -3,7 +3,6 @@
 #include "nic/control/server.h"
 
 #include <infiniband/verbs.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/log.h"
 #include "nic/base/user_limits.h"
 #include "nic/control/control_connections.h"
 #include "nic/control/control_context.h"
@@ -58,7 +58,7 @@ std::string Named(const std::vector<AddressSigns::Place>& places) {
 void ServedAddresses::Update(const NicDevice& device) {
   const std::vector<AddressSigns::Place> shared = signs_[&device].Show(PlacesOf(device));
   if (shared.empty()) return;
-  spdlog::warn(
+  LogWarning(
       "{}: another NIC of uroced serves {} on {} too: both get the packets, and connections may be "
       "refused by the wrong one; give each NIC addresses of its own (uroce doctor names the "
       "process)",
@@ -164,7 +164,7 @@ void Server::OnConnection() {
   if (!socket) {
     // No fd is left: the listener stays readable, and would keep the loop busy.
     if (errno == EMFILE || errno == ENFILE) {
-      spdlog::warn("a program cannot connect: {}", std::strerror(errno));
+      LogWarning("a program cannot connect: {}", std::strerror(errno));
       loop_.SetEvents(listener_watch_, 0);
       loop_.After(Nanos(100'000'000), [this] { loop_.SetEvents(listener_watch_, EPOLLIN); });
     }
@@ -192,6 +192,7 @@ void Server::MaintainPorts() {
   for (const auto& device : nic_.devices()) MaintainPort(*device);
   for (const auto& [id, program] : nic_.programs()) program->contexts().RetryPortEvents();
   nic_.ReleaseDevices();
+  nic_.ForgetRead();
   connections_->TellOmissions(Nic::Now());
   maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });
 }
@@ -200,7 +201,11 @@ void Server::MaintainPort(NicDevice& device) {
   device.port().Maintain(
       [this](absl::FunctionRef<void()> work) { nic_.workers().RunTogether(work); });
   // Netlink reports changes of kernel interfaces at less cost. A TAP does not know the port's link.
-  if (device.info().interface.empty() || device.kernel().has_exception_tap()) Refresh(device);
+  // A port that was down may have a link since Maintain has opened the interface of its name.
+  if (device.info().interface.empty() || device.kernel().has_exception_tap() ||
+      !device.info().link_up) {
+    Refresh(device);
+  }
 }
 
 void Server::Refresh(NicDevice& device) {
@@ -213,24 +218,25 @@ void Server::Refresh(NicDevice& device) {
   if (change.mac) monitor.OnMac(device);
   if (change.interface) monitor.OnInterface(device);
   if (change.link || change.why_down) {
-    spdlog::info("{}: link {}{}{}", device.name(), info.link_up ? "up" : "down",
-                 info.why_down.empty() ? "" : ": ", info.why_down);
+    LogInfo("{}: link {}{}{}", device.name(), info.link_up ? "up" : "down",
+            info.why_down.empty() ? "" : ": ", info.why_down);
   }
   if (change.gids || change.interface) served_addresses_.Update(device);
   if (change.link) services_->paths.neighbours().OnLink(device);
   if (change.mac) {
-    spdlog::info("{}: MAC {}", device.name(), FormatMac(info.mac));
+    LogInfo("{}: MAC {}", device.name(), FormatMac(info.mac));
     services_->rdma_cm.service().OnMacChange(device.datapath().index());
   }
   if (change.interface) {
-    spdlog::warn("{}: interface {} {}", device.name(), info.interface,
-                 info.ifindex == 0 ? "is gone" : "is there again");
+    LogWarning("{}: interface {} {}", device.name(), info.interface,
+               info.ifindex == 0 ? "is gone" : "is there again");
     if (info.ifindex == 0) services_->rdma_cm.service().OnDeviceGone(device.datapath().index());
   }
   const uint32_t link_event = info.link_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
   for (const auto& [id, program] : nic_.programs()) {
     if (change.link) program->contexts().RaisePortEvent(device, link_event);
     if (change.gids) program->contexts().RaisePortEvent(device, IBV_EVENT_GID_CHANGE);
+    if (change.speed) program->contexts().RaisePortEvent(device, UROCE_EVENT_DEVICE_SPEED_CHANGE);
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -18,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/base/cpus.h"
+#include "nic/base/log.h"
 #include "nic/control/device_tree.h"
 #include "nic/devices/device_files.h"
 #include "nic/devices/nic_device.h"
@@ -108,7 +108,7 @@ std::map<std::string, uint64_t> FilesOf(const DeviceSnapshot& device) {
 /// Numbers do not become shorter while the daemon lives.
 void WriteText(const std::string& text, int fd) {
   if (pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    spdlog::debug("a file of counters cannot be written");
+    LogDebug("a file of counters cannot be written");
   }
 }
 
@@ -180,7 +180,7 @@ void LiveCounters::MakeMissingFiles(const Snapshot& snapshot) {
   }
   if (status.ok()) return;
   has_given_up_ = true;
-  spdlog::warn("{}: there are no files of counters", std::string(status.message()));
+  LogWarning("{}: there are no files of counters", std::string(status.message()));
   files_.clear();
   for (const auto& device : nic_.devices()) {
     for (const char* const name : {"counters", "hw_counters"}) {

@@ -10,7 +10,7 @@
 #include "nic/devices/modify_rules.h"
 #include "nic/devices/nic_device.h"
 #include "nic/devices/verbs_attributes.h"
-#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/work.h"
 
 namespace uroce::nic {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -11,7 +10,8 @@
 #include <span>
 #include <utility>
 
-#include "pipeline/base/counters.h"
+#include "nic/base/log.h"
+#include "pipeline/base/observation.h"
 
 namespace uroce::nic {
 namespace {
@@ -68,7 +68,7 @@ bool ExceptionPath::FromKernel() {
     const ssize_t length = read(tap_, slot.data(), slot.size());
     if (length < 0) {
       if (errno == EAGAIN || errno == EINTR) break;
-      spdlog::warn("{} is gone: traffic other than RoCE has no way to the kernel any more", name_);
+      LogWarning("{} is gone: traffic other than RoCE has no way to the kernel any more", name_);
       tap_ = -1;
       break;
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/devices/kernel_network.h"
 
-#include <spdlog/spdlog.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/log.h"
 #include "nic/net/kernel_resources.h"
 #include "pipeline/port/port.h"
 
@@ -37,26 +38,35 @@ void KernelNetwork::RefreshVlans(const Mac& mac) {
   vlans_.erase(ours, vlans_.end());
   for (const VlanInterface& vlan : foreign) {
     if (std::find(foreign_.begin(), foreign_.end(), vlan) != foreign_.end()) continue;
-    spdlog::warn("{} has a MAC of its own, {}: its addresses are not served", vlan.name,
-                 FormatMac(vlan.mac));
+    LogWarning("{} has a MAC of its own, {}: its addresses are not served", vlan.name,
+               FormatMac(vlan.mac));
   }
   foreign_ = foreign;
   std::erase_if(mutes_, [this](const auto& mute) {
-    return std::none_of(vlans_.begin(), vlans_.end(),
+    return mute.first != ifindex_ &&
+           std::none_of(vlans_.begin(), vlans_.end(),
                         [&](const auto& vlan) { return vlan.ifindex == mute.first; });
   });
-  for (const VlanInterface& vlan : vlans_) Mute(vlan);
+  char name[IF_NAMESIZE];
+  if (if_indextoname(ifindex_, name) != nullptr) Mute(ifindex_, name);
+  for (const VlanInterface& vlan : vlans_) Mute(vlan.ifindex, vlan.name);
 }
 
-void KernelNetwork::Mute(const VlanInterface& vlan) {
-  if (mutes_.contains(vlan.ifindex)) return;
-  absl::StatusOr<drivers::KernelMute> mute = drivers::KernelMute::Open(vlan.name);
-  if (mute.ok()) {
-    mutes_.emplace(vlan.ifindex, *std::move(mute));
-  } else {
-    spdlog::warn("the kernel will answer RoCE packets too: {}",
-                 std::string(mute.status().message()));
+// Too late to refuse the port: the log says which packets others get.
+void KernelNetwork::Mute(int ifindex, const std::string& name) {
+  if (mutes_.contains(ifindex)) return;
+  absl::StatusOr<drivers::KernelMute> mute = drivers::KernelMute::Open(name);
+  if (!mute.ok()) {
+    LogError("others receive or answer RoCE packets too: {}", std::string(mute.status().message()));
+    return;
   }
+  if (mute->is_shared()) {
+    LogWarning(
+        "another program has UDP port 4791 of {}: it receives or answers RoCE packets too "
+        "(uroce doctor names it)",
+        name);
+  }
+  mutes_.emplace(ifindex, *std::move(mute));
 }
 
 // GID indices follow this order while slots are free: the interface's own addresses get the same

@@ -23,9 +23,9 @@ namespace uroce::nic {
 /// The kernel's side of one port, in the daemon's network namespace. Control thread.
 class KernelNetwork {
  public:
-  /// Reads again what is configured on interface `ifindex`; 0: there is none. From then on new
-  /// VLANs do not answer RoCE packets. A VLAN whose MAC differs from `mac`, the port's, is left to
-  /// the kernel: its frames are not the port's; kNone leaves all of them.
+  /// Reads again what is configured on interface `ifindex`; 0: there is none. From then on it and
+  /// its VLANs do not answer RoCE packets. A VLAN whose MAC differs from `mac`, the port's, is left
+  /// to the kernel: its frames are not the port's; kNone leaves all of them.
   enum class Vlans : uint8_t { kServed, kNone };
   void Refresh(int ifindex, const Mac& mac, Vlans vlans = Vlans::kServed);
 
@@ -49,14 +49,14 @@ class KernelNetwork {
 
  private:
   void RefreshVlans(const Mac& mac);
-  void Mute(const VlanInterface& vlan);
+  void Mute(int ifindex, const std::string& name);
   void RefreshAddresses();
 
   Netlink netlink_;
   int ifindex_ = 0;
   std::vector<VlanInterface> vlans_;
   std::vector<VlanInterface> foreign_;        ///< VLANs with other MACs.
-  std::map<int, drivers::KernelMute> mutes_;  ///< By ifindex of the VLAN.
+  std::map<int, drivers::KernelMute> mutes_;  ///< By ifindex: of the interface and of VLANs.
   std::vector<InterfaceAddress> addresses_;
   Fd exception_tap_;
   Fd address_tap_;  ///< Its interface has the port's addresses.

@@ -215,7 +215,7 @@ absl::Status CheckRanges(const uroce_qp_attr& attr, const ModifyView& view) {
 
 void Assign(const uroce_qp_attr& from, uroce_qp_attr& to) {
   const uint32_t mask = from.attr_mask;
-  // The program requests it anew for each drain.
+  // The program requests it again for each drain.
   to.en_sqd_async_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) ? from.en_sqd_async_notify : 0;
   if (mask & IBV_QP_ACCESS_FLAGS) to.qp_access_flags = from.qp_access_flags;
   if (mask & IBV_QP_PKEY_INDEX) to.pkey_index = from.pkey_index;

@@ -2,13 +2,14 @@
 #include "nic/devices/nic_device.h"
 
 #include <net/if.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "drivers/fault/fault_port.h"
+#include "nic/base/log.h"
+#include "nic/devices/verbs_attributes.h"
 #include "nic/settings/congestion_settings.h"
 #include "pipeline/datapath/frames/frame_link.h"
 
@@ -50,6 +51,7 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
   RefreshNetwork();
   gids_.Update(info_.mac, Addresses());
   ShowAddresses();
+  NoteSpeed();
 }
 
 NicDevice::~NicDevice() = default;
@@ -103,13 +105,20 @@ DeviceChange NicDevice::Refresh() {
                             .link = info_.link_up != before.link_up,
                             .why_down = !info_.link_up && info_.why_down != before.why_down,
                             .mac = info_.mac != before.mac,
+                            .speed = info_.link_up && NoteSpeed(),
                             .interface = info_.ifindex != before.ifindex};
   if (change.gids || change.interface) {
     if (absl::Status status = groups_.Refresh(); !status.ok()) {
-      spdlog::warn("{}: {}", name(), std::string(status.message()));
+      LogWarning("{}: {}", name(), std::string(status.message()));
     }
   }
   return change;
+}
+
+bool NicDevice::NoteSpeed() {
+  const uint64_t before =
+      std::exchange(speed_bps_, PortAttributes(info_, config_.rate_bps).speed_bps);
+  return before != speed_bps_;
 }
 
 void NicDevice::MarkRemoved() {

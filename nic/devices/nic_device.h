@@ -15,7 +15,7 @@
 #include "nic/net/net_device.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/device/device.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/port/port.h"
 
 namespace uroce::drivers {
@@ -60,6 +60,7 @@ struct DeviceChange {
   bool link = false;
   bool why_down = false;  ///< The link is down for a new reason.
   bool mac = false;
+  bool speed = false;      ///< That of the link, or the rate limit.
   bool interface = false;  ///< The interface went, or another one has its name.
 };
 
@@ -157,6 +158,8 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
 
  private:
   drivers::PortInfo ReadInfo() const;
+  /// True: the speed has changed since the last call.
+  bool NoteSpeed();
   void ConfigureCongestion();
   void MakeHostLink(bool takes_everything, uint32_t depth_frames);
   absl::Status OpenException();
@@ -171,6 +174,7 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   uint64_t link_downed_ = 0;
   KernelNetwork kernel_;
   drivers::PortInfo info_;
+  uint64_t speed_bps_ = 0;    // uroce_port_info::speed_bps, as NoteSpeed saw it last.
   const uint64_t node_guid_;  ///< From the first MAC: it names the device for its whole life.
   const bool is_host_;
   std::vector<InterfaceAddress> usable_addresses_;  ///< If the port is a host.

@@ -69,7 +69,13 @@ LinkSpeed LinkSpeedOf(uint64_t speed_bps) {
   return {k8x, kNdr};
 }
 
-uroce_port_info PortAttributes(const drivers::PortInfo& info) {
+uint64_t SpeedBps(const LinkSpeed& link) {
+  constexpr uint64_t kLanes[] = {1, 4, 8, 12, 2};  // By bit of the width
+  constexpr uint64_t kMbps[] = {2500, 5000, 10000, 10000, 14000, 25000, 50000, 100000};  // SDR ...
+  return kLanes[std::countr_zero(link.width)] * kMbps[std::countr_zero(link.speed)] * 1'000'000;
+}
+
+uroce_port_info PortAttributes(const drivers::PortInfo& info, uint64_t rate_bps) {
   const LinkSpeed link = LinkSpeedOf(info.speed_bps);
   uroce_port_info port{};
   port.state = info.link_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
@@ -79,6 +85,8 @@ uroce_port_info PortAttributes(const drivers::PortInfo& info) {
   port.active_width = link.width;
   port.active_speed = link.speed;
   port.gid_table_length = UROCE_MAX_GIDS;
+  port.speed_bps = info.speed_bps != 0 ? info.speed_bps : SpeedBps(link);
+  if (rate_bps != 0) port.speed_bps = std::min(port.speed_bps, rate_bps);
   return port;
 }
 

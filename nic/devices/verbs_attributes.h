@@ -34,7 +34,11 @@ struct LinkSpeed {
 /// docs/protocol/verbs-semantics.md, section 2: Linux's mapping up to 40 Gb/s, mlx5's above that.
 LinkSpeed LinkSpeedOf(uint64_t speed_bps);
 
-uroce_port_info PortAttributes(const drivers::PortInfo& info);
+/// Bits per second that a width and a speed per lane come to.
+uint64_t SpeedBps(const LinkSpeed& link);
+
+/// `rate_bps`: the rate limit of the NIC; 0 means none.
+uroce_port_info PortAttributes(const drivers::PortInfo& info, uint64_t rate_bps = 0);
 
 // ---- sizes of queues ----
 

@@ -83,7 +83,7 @@ class ConnectionsSource : public ListSource {
       : ListSource("ids"), context_(context), asker_(asker) {
     context.rdma_cm.service().ForEach(
         [&](const rdma_cm::Owner& owner, rdma_cm::EndpointId, const rdma_cm::EndpointInfo& info) {
-          if (asker.is_privileged() || owner.uid == asker.uid()) {
+          if (asker.is_privileged() || owner.uid == asker.account()) {
             rows_.push_back({owner.client, info});
           }
         });

@@ -45,14 +45,16 @@ absl::StatusOr<std::unique_ptr<DumpStream>> DumpStream::Start(const DumpContext&
                                                               std::unique_ptr<DumpSource> source,
                                                               Fd& reader,
                                                               std::function<void()> done) {
-  absl::StatusOr<Fd> socket = MakeOneWaySocket(reader);
+  absl::StatusOr<UserSocket> socket =
+      UserSocket::Make("dump", UserSocket::Holds::kText, context.nic.user(asker.account()), reader);
   if (!socket.ok()) return socket.status();
   return std::unique_ptr<DumpStream>(
       new DumpStream(context, asker, std::move(source), *std::move(socket), std::move(done)));
 }
 
 DumpStream::DumpStream(const DumpContext& context, const Client& asker,
-                       std::unique_ptr<DumpSource> source, Fd socket, std::function<void()> done)
+                       std::unique_ptr<DumpSource> source, UserSocket socket,
+                       std::function<void()> done)
     : context_(context),
       asker_(asker),
       source_(std::move(source)),
@@ -63,13 +65,13 @@ DumpStream::DumpStream(const DumpContext& context, const Client& asker,
 
 DumpStream::~DumpStream() {
   context_.loop.Forget(watch_);
-  context_.turns.Forget(asker_.uid(), id());
+  context_.turns.Forget(asker_.account(), id());
 }
 
 uint64_t DumpStream::id() const { return uint64_t{1} << 32 | asker_.id(); }
 
 void DumpStream::OnWritable() {
-  const uid_t uid = asker_.uid();
+  const uid_t uid = asker_.account();
   const Nanos begin = Nic::Now();
   const Nanos deadline = context_.turns.Enter(uid, id(), context_.loop.turn(), begin);
   if (deadline <= begin) return;

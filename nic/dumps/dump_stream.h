@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nic/base/event_loop.h"
+#include "nic/objects/resources.h"
 #include "pipeline/os/fd.h"
 
 namespace uroce {
@@ -93,7 +94,7 @@ class ListSource : public DumpSource {
 class DumpStream {
  public:
   /// `asker` outlives the stream. `done` is called at the end, also when the client stops reading;
-  /// it may destroy the stream. Errors: Internal, no socket.
+  /// it may destroy the stream. Errors: ResourceExhausted; Internal, no socket.
   static absl::StatusOr<std::unique_ptr<DumpStream>> Start(const DumpContext& context,
                                                            const Client& asker,
                                                            std::unique_ptr<DumpSource> source,
@@ -104,7 +105,7 @@ class DumpStream {
 
  private:
   DumpStream(const DumpContext& context, const Client& asker, std::unique_ptr<DumpSource> source,
-             Fd socket, std::function<void()> done);
+             UserSocket socket, std::function<void()> done);
   void OnWritable();
   /// Returns false when the dump is over.
   bool Continue(Nanos deadline);
@@ -114,7 +115,7 @@ class DumpStream {
   const DumpContext& context_;
   const Client& asker_;
   std::unique_ptr<DumpSource> source_;
-  Fd socket_;
+  UserSocket socket_;
   std::function<void()> done_;
   EventLoop::Id watch_ = 0;
   std::string piece_;

@@ -18,6 +18,7 @@
 #include "nic/objects/program.h"
 #include "nic/objects/xrc.h"
 #include "nic/settings/config.h"
+#include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
@@ -76,7 +77,7 @@ Json CompletionQueueJson(const Client& client, const CompletionQueueView& view) 
   json["ctx"] = cq.context->handle;
   json["cqe"] = cq.depth;
   json["waiting"] = waiting;
-  json["users"] = cq.users;
+  json["users"] = cq.users.count();
   json["channel"] = cq.channel != nullptr;
   json["overflowed"] = cq.queue.overflowed();
   if (moderation.is_on()) {
@@ -144,7 +145,7 @@ Json QueueJson(Nic& nic, const Client& client, const SharedReceiveObject& srq) {
   json["max_sge"] = config.max_sge;
   json["limit"] = limit;
   // All target queue pairs of its domain use an XRC queue, whichever programs opened them.
-  json["qps"] = srq.xrcd != nullptr ? srq.xrcd->domain->target_count() : srq.users;
+  json["qps"] = srq.xrcd != nullptr ? srq.xrcd->domain->target_count() : srq.users.count();
   return json;
 }
 
@@ -187,7 +188,7 @@ Json OwnerJson(const Client& client, const Context& context) {
 Json ContextJson(const Client& client, const Context& context) {
   Json json = OwnerJson(client, context);
   json["handle"] = context.handle;
-  json["users"] = context.users;
+  json["users"] = context.users.count();
   json["imported"] = context.origin.has_value();
   return json;
 }
@@ -197,7 +198,7 @@ Json DomainJson(const Client& client, uint32_t handle, const ProtectionDomain& p
   json["handle"] = handle;
   json["pd"] = pd.number();
   json["ctx"] = pd.context->handle;
-  json["users"] = pd.users;
+  json["users"] = pd.users.count();
   json["imported"] = pd.share != nullptr;
   return json;
 }
@@ -298,6 +299,7 @@ const char* ReasonText(const datapath::MrSegment& segment) {
     case UROCE_WHY_ON_DEMAND:
       return "registered with on-demand paging";
     case UROCE_WHY_POLICY:
+    case UROCE_WHY_POLICY_OF_FILE:
       return "policy";
     case UROCE_WHY_PINNED:
       return "pinned pages";
@@ -317,14 +319,21 @@ std::string AccessText(uint32_t access) {
   return (access & IBV_ACCESS_LOCAL_WRITE ? "rw" : "r") + RemoteAccessText(access);
 }
 
+/// Who makes the system calls on copied memory, as a JSON field; "" for other memory.
+const char* CopiedBy(const datapath::MemoryRegion& region, const datapath::MrSegment& segment) {
+  if (segment.mode != datapath::MrMode::kCopied) return "";
+  const bool by_workers = !segment.may_wait && region.session->copy_helper()->is_by_workers();
+  return by_workers ? R"(,"copied_by":"workers")" : R"(,"copied_by":"helper")";
+}
+
 // A region may have thousands of segments: text takes a tenth of the time of JSON values.
 void AppendSegments(const datapath::MemoryRegion& region, std::string& text) {
   text += '[';
   for (const datapath::MrSegment& segment : region.segments) {
     absl::StrAppend(&text, &segment == &region.segments.front() ? "" : ",", R"({"address":"0x)",
                     absl::Hex(segment.app_addr), R"(","length":)", segment.length_bytes,
-                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", ReasonText(segment),
-                    R"("})");
+                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", ReasonText(segment), "\"",
+                    CopiedBy(region, segment), "}");
   }
   text += ']';
 }

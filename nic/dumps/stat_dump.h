@@ -11,7 +11,7 @@
 #include "nic/dumps/dump_stream.h"
 #include "nic/dumps/queue_pair_dump.h"
 #include "nic/metrics/open_metrics.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 
 namespace uroce::nic {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves metrics by HTTP, on threads of its own.
+// Serves metrics by HTTP, on a thread of its own.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,13 @@
 #include "nic/base/event_loop.h"
 #include "nic/metrics/open_metrics.h"
 #include "nic/settings/setting.h"
+#include "pipeline/os/fd.h"
 
 namespace uroce::nic {
 
-/// GET /metrics has the text of OpenMetrics, anything else an error. What clients can do is
-/// bounded: a request has 2 s and 16 KiB, 4 are served at a time, 16 wait, further ones are closed.
-/// The control thread answers questions for a snapshot and waits for none of these threads.
+/// GET /metrics has the text of OpenMetrics, anything else an error; bounds:
+/// nic/metrics/http_server.h. The control thread is asked for one snapshot at a time, whose text
+/// answers all requests that came before the question. It does not wait for the server's thread.
 class MetricsServer {
  public:
   using SharedSnapshot = std::shared_ptr<const Snapshot>;
@@ -32,12 +33,12 @@ class MetricsServer {
   void Start(EventLoop& loop, Source source);
 
  private:
-  class Http;
   struct Exchange;
-  MetricsServer(std::unique_ptr<Http> http, ListenAddress address);
+  class Page;
+  MetricsServer(Fd listener, ListenAddress address);
   void OnQuestion();
 
-  const std::unique_ptr<Http> http_;
+  Fd listener_;  ///< Until Start.
   const ListenAddress address_;
   /// Shared with answers that come after the end.
   const std::shared_ptr<Exchange> exchange_;

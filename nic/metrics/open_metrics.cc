@@ -336,7 +336,7 @@ constexpr ProgramFamily kProgramFamilies[] = {
      "Bytes received by its queue pairs that exist"},
 };
 
-void AddPrograms(const std::vector<ProgramSnapshot>& programs, Writer& writer) {
+void AddPrograms(const std::vector<ProgramSnapshot>& programs, Audience audience, Writer& writer) {
   std::vector<const ProgramSnapshot*> order;
   for (const ProgramSnapshot& program : programs) order.push_back(&program);
   std::ranges::stable_sort(order, [](const ProgramSnapshot* a, const ProgramSnapshot* b) {
@@ -344,6 +344,7 @@ void AddPrograms(const std::vector<ProgramSnapshot>& programs, Writer& writer) {
   });
   writer.Begin("uroce_programs", false, "Programs that are connected");
   writer.Add("", order.size());
+  if (audience == Audience::kAnyUser) return;
   for (const ProgramFamily& family : kProgramFamilies) {
     writer.Begin(family.name, false, family.help);
     uint64_t rest = 0;
@@ -365,7 +366,7 @@ void AddPrograms(const std::vector<ProgramSnapshot>& programs, Writer& writer) {
 
 }  // namespace
 
-std::string OpenMetrics(const Snapshot& snapshot) {
+std::string OpenMetrics(const Snapshot& snapshot, Audience audience) {
   Writer writer;
   writer.Begin("uroce_build", false, "1, with the version of the daemon");
   writer.Add("version=\"" UROCE_VERSION "\"", 1);
@@ -374,7 +375,7 @@ std::string OpenMetrics(const Snapshot& snapshot) {
   AddFaults(snapshot.devices, writer);
   AddWorkers(snapshot.workers, writer);
   AddHeld(snapshot.held, writer);
-  AddPrograms(snapshot.programs, writer);
+  AddPrograms(snapshot.programs, audience, writer);
   return std::move(writer).End();
 }
 

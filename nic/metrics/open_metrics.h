@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/base/counters.h"
+#include "pipeline/base/observation.h"
 
 namespace uroce::nic {
 
@@ -68,8 +68,12 @@ inline constexpr char kOpenMetricsType[] =
 /// the line of program="other".
 inline constexpr size_t kMaxProgramLabels = 64;
 
+/// Who reads the text: root and the daemon's own user, or any user. Any user sees what dumps show
+/// to any user: how many programs there are, and none of them.
+enum class Audience : uint8_t { kPrivileged, kAnyUser };
+
 /// Every counter of a device becomes a family uroce_<name>, with a text from the table in the
 /// source, or its name when the table does not have it.
-std::string OpenMetrics(const Snapshot& snapshot);
+std::string OpenMetrics(const Snapshot& snapshot, Audience audience);
 
 }  // namespace uroce::nic

@@ -15,7 +15,6 @@
 namespace uroce::nic {
 namespace {
 
-constexpr uint8_t kIpv4Bits = 96;
 constexpr uint16_t kMaxVlanId = 4094;  // IEEE 802.1Q: 4095 is reserved.
 
 bool IsUnspecifiedOrLoopback(const Gid& gid) {

@@ -11,6 +11,9 @@
 
 namespace uroce::nic {
 
+/// Bits of a GID in front of an IPv4 address.
+inline constexpr uint8_t kIpv4Bits = 96;
+
 /// An IP address of a port and its on-link prefix. IPv4 as ::ffff:a.b.c.d.
 struct InterfaceAddress {
   Gid gid;

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/net/address.h"
 #include "pipeline/os/fd.h"
 
 namespace uroce::nic {
@@ -35,7 +36,6 @@ constexpr int kListAttempts = 3;
 
 constexpr size_t kGidBits = 128;
 constexpr size_t kIpv4Offset = 12;  // Of the address in a GID.
-constexpr uint8_t kIpv4Bits = 96;
 constexpr uint16_t kKnownStates =
     NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE;
 constexpr uint16_t kUnsureStates = NUD_STALE | NUD_FAILED;

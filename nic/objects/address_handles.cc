@@ -93,11 +93,10 @@ absl::StatusOr<uint32_t> AddressHandles::Create(const AddressPlan& plan, const M
   path.ecn_capable = IsEcnCapable((*pd)->context->device->config(), path.traffic_class);
   core_.session().MakeAddressTable(core_.limits().kinds.of(Kind::kAh).of_program);
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
-      AddressHandle{.pd = *pd,
+      AddressHandle{.pd = Use(*pd),
                     .followed = std::move(followed),
                     .vector = datapath::AddressVector((*pd)->number(), path)}));
   if (!handle.ok()) return handle;
-  ++(*pd)->users;
   AddressHandle* const ah = *ahs_.Find(*handle);
   core_.nic().address_handles().insert(ah);
   core_.session().SetAddress(*handle, &ah->vector);
@@ -110,20 +109,20 @@ absl::Status AddressHandles::Destroy(uint32_t handle) {
   core_.session().SetAddress(handle, nullptr);
   core_.AwaitGrace();
   core_.nic().address_handles().erase(*ah);
-  --(*ah)->pd->users;
   ahs_.Remove(handle);
   return absl::OkStatus();
 }
 
-void AddressHandles::EndAllOf(const Context& context) {
-  for (const uint32_t ah :
-       ahs_.Handles([&](const auto& object) { return object.pd->context == &context; })) {
-    static_cast<void>(Destroy(ah));
-  }
+bool AddressHandles::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return ahs_.EndSome([&](const auto& object) { return object.pd->context == &context; }, is_over,
+                      [this](uint32_t ah) { MustEnd(Destroy(ah)); });
 }
 
-void AddressHandles::Release() {
-  ahs_.ForEach([this](uint32_t, AddressHandle& ah) { core_.nic().address_handles().erase(&ah); });
+// No queue pair of the program is left that could send by them.
+bool AddressHandles::EndSome(absl::FunctionRef<bool()> is_over) {
+  return ahs_.EndAll(is_over, [this](auto leaving) {
+    for (const auto& ah : leaving) core_.nic().address_handles().erase(ah.get());
+  });
 }
 
 }  // namespace uroce::nic

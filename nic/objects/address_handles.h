@@ -4,14 +4,16 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nic/net/followed_paths.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
@@ -27,7 +29,7 @@ absl::StatusOr<PathKey> PathKeyOf(absl::string_view what, const NicDevice& devic
 datapath::Path MakePath(const PathKey& key, const Mac& destination, const uroce_ah_attr& attr);
 
 struct AddressHandle {
-  ProtectionDomain* pd = nullptr;
+  Use<ProtectionDomain> pd;
   FollowedPaths::Holder followed;
   datapath::AddressVector vector;
 };
@@ -52,9 +54,9 @@ class AddressHandles : public ProgramPart {
   absl::Status Check(uint32_t handle) const { return ahs_.Find(handle).status(); }
   absl::Status Destroy(uint32_t handle);
 
-  void EndAllOf(const Context& context) override;
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
   /// Stops following their paths.
-  void Release() override;
+  bool EndSome(absl::FunctionRef<bool()> is_over) override;
 
  private:
   ProgramCore& core_;

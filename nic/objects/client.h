@@ -17,6 +17,7 @@ struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
+  uid_t account = uid;  ///< The user who answers for what the process holds (LoginUsers).
   /// Whether the process is root's or the daemon's own user's.
   bool is_privileged() const;
 };
@@ -33,6 +34,7 @@ class Client {
   uint32_t id() const { return id_; }
   const Peer& peer() const { return peer_; }
   uid_t uid() const { return peer_.uid; }
+  uid_t account() const { return peer_.account; }
   bool is_privileged() const { return peer_.is_privileged(); }
   /// Name of the process, for logs: each byte that is not printable ASCII is '?'.
   const std::string& command_name() const { return command_name_; }

@@ -12,7 +12,6 @@
 #include "nic/objects/worker_inboxes.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/worker/worker.h"
-#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
 
@@ -72,24 +71,23 @@ void RunBetweenTurns(datapath::Workers& workers, absl::FunctionRef<void()> work)
 CompletionQueues::CompletionQueues(ProgramCore& core, const Contexts& contexts)
     : core_(core),
       contexts_(contexts),
-      channels_("channel", core.limits().channels, &core.user().sockets),
+      channels_("channel", core.limits().channels),
       cqs_(core.LimitsOf(Kind::kCq)) {}
 
 absl::StatusOr<uint32_t> CompletionQueues::CreateChannel(uint32_t context_handle, Fd& records) {
   absl::StatusOr<Context*> context = contexts_.Find(context_handle);
   if (!context.ok()) return context.status();
   if (absl::Status status = channels_.CheckRoom(); !status.ok()) return status;
-  absl::StatusOr<Fd> socket = MakeOneWaySocket(records);
+  absl::StatusOr<UserSocket> socket = core_.MakeRecords("channel", records);
   if (!socket.ok()) return socket.status();
-  ++(*context)->users;
-  return channels_.Add(std::make_unique<Channel>(Channel{*context, *std::move(socket)}));
+  return channels_.Add(
+      std::unique_ptr<Channel>(new Channel{Use(*context), *std::move(socket), {}}));
 }
 
 absl::Status CompletionQueues::DestroyChannel(uint32_t handle) {
   absl::StatusOr<Channel*> channel = channels_.Find(handle);
   if (!channel.ok()) return channel.status();
-  if ((*channel)->users != 0) return StillInUse("channel", (*channel)->users);
-  --(*channel)->context->users;
+  if (absl::Status status = (*channel)->users.CheckNone("channel"); !status.ok()) return status;
   channels_.Remove(handle);
   return absl::OkStatus();
 }
@@ -102,6 +100,9 @@ absl::StatusOr<uroce_create_cq_reply> CompletionQueues::Create(const uroce_creat
     absl::StatusOr<Channel*> found = channels_.Find(request.channel);
     if (!found.ok()) return found.status();
     channel = *found;
+    if (absl::Status status = CheckContext("cq", **context, {channel->context}); !status.ok()) {
+      return status;
+    }
   }
   const absl::StatusOr<uint32_t> depth = CompletionQueueDepth(request.cqe, core_.limits());
   if (!depth.ok()) return depth.status();
@@ -116,16 +117,15 @@ absl::StatusOr<uroce_create_cq_reply> CompletionQueues::Create(const uroce_creat
       .pollers = core_.PollersOf(cqs_.NextHandle()),
       .has_times = request.has_times != 0};
   std::unique_ptr<CompletionQueueObject> object(
-      new CompletionQueueObject{*context,
-                                channel,
+      new CompletionQueueObject{Use(*context),
+                                Use(channel),
                                 {*offset, sizeof(uroce_cq_page)},
                                 request.user_handle,
                                 *depth,
                                 {},
-                                datapath::CompletionQueue(config)});
-  ++(*context)->users;
-  if (channel != nullptr) ++channel->users;
-  object->handle = cqs_.NextHandle();
+                                datapath::CompletionQueue(config),
+                                cqs_.NextHandle(),
+                                {}});
   return uroce_create_cq_reply{
       .handle = *cqs_.Add(std::move(object)), .cqe = *depth, .page_offset = *offset};
 }
@@ -219,7 +219,7 @@ absl::StatusOr<uroce_destroy_cq_reply> CompletionQueues::Destroy(uint32_t handle
   absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
   if (!found.ok()) return found.status();
   CompletionQueueObject& cq = **found;
-  if (cq.users != 0) return StillInUse("cq", cq.users);
+  if (absl::Status status = cq.users.CheckNone("cq"); !status.ok()) return status;
   uroce_destroy_cq_reply reply{};
   cq.queue.ForEachRing([&](CompletionRing& ring) {
     datapath::Worker& worker = core_.nic().workers().at(ring.worker());
@@ -228,42 +228,36 @@ absl::StatusOr<uroce_destroy_cq_reply> CompletionQueues::Destroy(uint32_t handle
     reply.async_events_reported += ring.async_records();
   });
   core_.nic().overflows().Forget(cq.queue);
-  if (cq.channel != nullptr) --cq.channel->users;
-  --cq.context->users;
   const std::unique_ptr<CompletionQueueObject> gone = cqs_.Remove(handle);
   GiveRings(gone->rings);
   core_.arena().Give(gone->page.offset, gone->page.length_bytes);
   return reply;
 }
 
-void CompletionQueues::EndAllOf(const Context& context) {
-  for (const uint32_t cq :
-       cqs_.Handles([&](const auto& object) { return object.context == &context; })) {
-    static_cast<void>(Destroy(cq));
-  }
-  for (const uint32_t channel :
-       channels_.Handles([&](const auto& object) { return object.context == &context; })) {
-    static_cast<void>(DestroyChannel(channel));
-  }
+bool CompletionQueues::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  const auto is_its = [&](const auto& object) { return object.context == &context; };
+  return cqs_.EndSome(is_its, is_over, [this](uint32_t cq) { MustEnd(Destroy(cq).status()); }) &&
+         channels_.EndSome(is_its, is_over,
+                           [this](uint32_t channel) { MustEnd(DestroyChannel(channel)); });
 }
 
-void CompletionQueues::LeaveWorkers() {
+bool CompletionQueues::EndSome(absl::FunctionRef<bool()> is_over) {
+  return cqs_.EndAll(is_over, [this](auto leaving) { Leave(leaving); }) &&
+         channels_.EndAll(is_over);
+}
+
+void CompletionQueues::Leave(std::span<const std::unique_ptr<CompletionQueueObject>> leaving) {
   std::map<uint32_t, std::vector<CompletionRing*>> of_worker;
-  cqs_.ForEach([&](uint32_t, CompletionQueueObject& object) {
-    object.queue.ForEachRing(
+  for (const auto& object : leaving) {
+    object->queue.ForEachRing(
         [&](CompletionRing& ring) { of_worker[ring.worker()].push_back(&ring); });
-  });
+  }
   for (const auto& [index, rings] : of_worker) {
     datapath::Worker& worker = core_.nic().workers().at(index);
     worker.RunInPieces(rings.size(),
                        [&, &its = rings](size_t ring) { worker.RemoveCompletionRing(its[ring]); });
   }
-}
-
-void CompletionQueues::Release() {
-  cqs_.ForEach([this](uint32_t, CompletionQueueObject& object) {
-    core_.nic().overflows().Forget(object.queue);
-  });
+  for (const auto& object : leaving) core_.nic().overflows().Forget(object->queue);
 }
 
 }  // namespace uroce::nic

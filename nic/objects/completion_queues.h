@@ -5,11 +5,15 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
 #include "pipeline/datapath/queue/completion_queue.h"
@@ -39,21 +43,21 @@ class CqeMoves {
 };
 
 struct Channel {
-  Context* context = nullptr;
-  Fd records;  ///< The socket for completion notices.
-  uint32_t users = 0;
+  Use<Context> context;
+  UserSocket records;  ///< The socket for completion notices.
+  Users users;
 };
 
 struct CompletionQueueObject {
-  Context* context = nullptr;
-  Channel* channel = nullptr;  ///< May be null.
+  Use<Context> context;
+  Use<Channel> channel;  ///< May be null.
   ArenaRange page;
   uint64_t user_handle = 0;
   uint32_t depth = 0;                    ///< Of each ring. A power of two.
   std::map<uint32_t, ArenaRange> rings;  ///< By worker.
   datapath::CompletionQueue queue;
-  uint32_t users = 0;
   uint32_t handle = 0;
+  Users users;
 };
 
 /// A completion queue with new rings; the CQEs in its old rings are still to be moved.
@@ -86,10 +90,8 @@ class CompletionQueues : public ProgramPart {
   static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
 
   /// Ends the queues, then the channels, which no other part uses.
-  void EndAllOf(const Context& context) override;
-  void LeaveWorkers() override;
-  /// Removes the queues from the overflow inbox.
-  void Release() override;
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
+  bool EndSome(absl::FunctionRef<bool()> is_over) override;
 
   /// For dumps.
   const HandleTable<CompletionQueueObject>& table() const { return cqs_; }
@@ -100,6 +102,8 @@ class CompletionQueues : public ProgramPart {
   absl::Status TakeRings(const CompletionQueueObject& cq, uint32_t depth,
                          std::map<uint32_t, ArenaRange>& taken);
   void GiveRings(const std::map<uint32_t, ArenaRange>& rings);
+  /// Takes queues from their workers and from the overflow inbox.
+  void Leave(std::span<const std::unique_ptr<CompletionQueueObject>> leaving);
 
   ProgramCore& core_;
   const Contexts& contexts_;

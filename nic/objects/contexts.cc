@@ -16,7 +16,6 @@
 #include "nic/objects/resources.h"
 #include "nic/settings/config.h"
 #include "pipeline/os/shared_memory.h"
-#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
 namespace {
@@ -41,24 +40,31 @@ bool IsSame(const uroce_context_name& left, const uroce_context_name& right) {
 
 }  // namespace
 
+absl::Status CheckContext(const char* kind, const Context& context,
+                          std::initializer_list<const Context*> used) {
+  if (std::ranges::all_of(used, [&](const Context* its) { return its == &context; })) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(kind, ": an object that it would use is of another context"));
+}
+
 absl::StatusOr<uint32_t> Contexts::Add(NicDevice& device, const uroce_context_name& name,
-                                       std::optional<ForeignObject> origin, Fd& events) {
+                                       std::optional<ContextOrigin> origin, Fd& events) {
   if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
-  absl::StatusOr<Fd> socket = MakeOneWaySocket(events);
+  absl::StatusOr<UserSocket> socket = core_.MakeRecords("context", events);
   if (!socket.ok()) return socket.status();
   const datapath::EventRecords port_events(core_.RecordsOn(*socket), kPortElement);
-  return contexts_.Add(std::make_unique<Context>(Context{.device = device.shared_from_this(),
-                                                         .events = *std::move(socket),
-                                                         .port_events = port_events,
-                                                         .name = name,
-                                                         .origin = origin,
-                                                         .handle = contexts_.NextHandle()}));
+  return contexts_.Add(std::unique_ptr<Context>(new Context{.device = device.shared_from_this(),
+                                                            .events = *std::move(socket),
+                                                            .port_events = port_events,
+                                                            .name = name,
+                                                            .origin = origin,
+                                                            .handle = contexts_.NextHandle()}));
 }
 
 Contexts::Contexts(ProgramCore& core)
-    : core_(core),
-      contexts_("context", core.limits().contexts, &core.user().sockets),
-      pds_("pd", core.limits().pds) {}
+    : core_(core), contexts_("context", core.limits().contexts), pds_("pd", core.limits().pds) {}
 
 absl::StatusOr<uint32_t> Contexts::Open(const uroce_open_context& request, Fd& events, Fd& name) {
   const uint32_t device_index = request.device_index;
@@ -95,44 +101,41 @@ absl::StatusOr<uint32_t> Contexts::AllocPd(uint32_t context_handle) {
 
 absl::StatusOr<uint32_t> Contexts::AddPd(Context& context, std::shared_ptr<Domain> domain,
                                          Domain::Use share) {
-  absl::StatusOr<uint32_t> handle = pds_.Add(std::make_unique<ProtectionDomain>(ProtectionDomain{
-      .context = &context, .domain = std::move(domain), .share = std::move(share)}));
-  if (handle.ok()) ++context.users;
-  return handle;
+  return pds_.Add(std::unique_ptr<ProtectionDomain>(new ProtectionDomain{
+      .context = Use(&context), .domain = std::move(domain), .share = std::move(share)}));
 }
 
 absl::Status Contexts::DeallocPd(uint32_t handle) {
   absl::StatusOr<ProtectionDomain*> pd = pds_.Find(handle);
   if (!pd.ok()) return pd.status();
-  if ((*pd)->users != 0) return StillInUse("pd", (*pd)->users);
-  --(*pd)->context->users;
+  if (absl::Status status = (*pd)->users.CheckNone("pd"); !status.ok()) return status;
   pds_.Remove(handle);
   return absl::OkStatus();
 }
 
-void Contexts::EndAllOf(const Context& context) {
-  for (const uint32_t pd :
-       pds_.Handles([&context](const auto& object) { return object.context == &context; })) {
-    static_cast<void>(DeallocPd(pd));
-  }
+bool Contexts::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return pds_.EndSome([&](const auto& object) { return object.context == &context; }, is_over,
+                      [this](uint32_t pd) { MustEnd(DeallocPd(pd)); });
 }
 
-absl::StatusOr<uint32_t> Contexts::Import(NicDevice& device, const ForeignObject& origin,
+absl::StatusOr<uint32_t> Contexts::Import(NicDevice& device, const ContextOrigin& origin,
                                           Fd& events) {
   return Add(device, {}, origin, events);
 }
 
-std::optional<uint32_t> Contexts::Named(const uroce_context_name& name) const {
-  const std::vector<uint32_t> found = contexts_.Handles(
-      [&name](const Context& context) { return !context.origin && IsSame(context.name, name); });
-  if (found.empty()) return std::nullopt;
-  return found.front();
+Context* Contexts::Named(const uroce_context_name& name) const {
+  Context* found = nullptr;
+  contexts_.ForEach([&](uint32_t, Context& context) {
+    if (!context.origin && IsSame(context.name, name)) found = &context;
+  });
+  return found;
 }
 
 absl::StatusOr<uroce_port_info> Contexts::QueryPort(uint32_t handle) const {
   const absl::StatusOr<Context*> context = Find(handle);
   if (!context.ok()) return context.status();
-  return PortAttributes((*context)->device->info());
+  const NicDevice& device = *(*context)->device;
+  return PortAttributes(device.info(), device.config().rate_bps);
 }
 
 absl::StatusOr<std::vector<uroce_gid_entry>> Contexts::QueryGids(uint32_t handle) const {

@@ -4,17 +4,19 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/numbers.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
-#include "pipeline/datapath/queue/notification.h"
+#include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
@@ -22,32 +24,33 @@ namespace uroce::nic {
 
 class NicDevice;
 
-/// The refusal to destroy what other objects use. `kind` as programs know it: "cq", "pd".
-inline absl::Status StillInUse(const char* kind, uint32_t users) {
-  return absl::FailedPreconditionError(absl::StrCat(kind, ": ", users, " objects still use it"));
-}
-
-/// An object of another program, which may no longer exist.
-struct ForeignObject {
-  uint32_t program = 0;  ///< Id of the program; ids are not reused.
-  uint32_t handle = 0;
+/// A context of another program, or of this one, which may no longer exist. A handle would not do:
+/// the program's next context may have the same one.
+struct ContextOrigin {
+  uint32_t program = 0;  ///< Id of the program.
+  uroce_context_name name{};
 };
 
 struct Context {
   std::shared_ptr<NicDevice> device;  ///< May have been removed.
-  Fd events;                          ///< The socket for its asynchronous events.
+  UserSocket events;                  ///< The socket for its asynchronous events.
   datapath::EventRecords port_events;
-  uint32_t users = 0;
   uroce_context_name name{};            ///< A program that knows the name may import the context.
-  std::optional<ForeignObject> origin;  ///< Of an imported context.
+  std::optional<ContextOrigin> origin;  ///< Of an imported context.
   uint32_t handle = 0;
+  Users users;
 };
 
+/// Checks that the objects which a new object of `context` would use are of this context. `used`
+/// has their contexts, `kind` is the new object's: "cq", "qp". Errors: InvalidArgument.
+absl::Status CheckContext(const char* kind, const Context& context,
+                          std::initializer_list<const Context*> used);
+
 struct ProtectionDomain {
-  Context* context = nullptr;
+  Use<Context> context;
   std::shared_ptr<Domain> domain;
   Domain::Use share;  ///< Set for a domain that another program made.
-  uint32_t users = 0;
+  Users users;
   uint32_t number() const { return domain->number(); }
 };
 
@@ -59,9 +62,9 @@ class Contexts : public ProgramPart {
   /// `name` is a file that allows another program to import the context.
   absl::StatusOr<uint32_t> Open(const uroce_open_context& request, Fd& events, Fd& name);
   /// Makes a context for `origin`, which another program or this one has made.
-  absl::StatusOr<uint32_t> Import(NicDevice& device, const ForeignObject& origin, Fd& events);
-  /// The handle of the context with this name, if this program made it.
-  std::optional<uint32_t> Named(const uroce_context_name& name) const;
+  absl::StatusOr<uint32_t> Import(NicDevice& device, const ContextOrigin& origin, Fd& events);
+  /// The context with this name, if this program made it and has not closed it; else null.
+  Context* Named(const uroce_context_name& name) const;
   /// Errors: InvalidArgument; Cancelled: its device was removed.
   absl::StatusOr<Context*> Find(uint32_t handle) const;
   /// The same for a context whose device may have been removed. Errors: InvalidArgument.
@@ -83,7 +86,10 @@ class Contexts : public ProgramPart {
   absl::StatusOr<ProtectionDomain*> FindPd(uint32_t handle) const;
   absl::Status DeallocPd(uint32_t handle);
   /// Ends its protection domains; the context stays until Remove.
-  void EndAllOf(const Context& context) override;
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
+  /// Ends all protection domains; the contexts stay until EndSomeContexts.
+  bool EndSome(absl::FunctionRef<bool()> is_over) override { return pds_.EndAll(is_over); }
+  bool EndSomeContexts(absl::FunctionRef<bool()> is_over) { return contexts_.EndAll(is_over); }
 
   /// For dumps, as is the next.
   const HandleTable<Context>& table() const { return contexts_; }
@@ -91,7 +97,7 @@ class Contexts : public ProgramPart {
 
  private:
   absl::StatusOr<uint32_t> Add(NicDevice& device, const uroce_context_name& name,
-                               std::optional<ForeignObject> origin, Fd& events);
+                               std::optional<ContextOrigin> origin, Fd& events);
 
   ProgramCore& core_;
   HandleTable<Context> contexts_;

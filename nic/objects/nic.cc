@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "nic/base/memory_limit.h"
 #include "nic/devices/device_table.h"
 #include "nic/devices/exception_path.h"
 #include "nic/devices/nic_device.h"
@@ -64,6 +65,7 @@ struct Nic::Parts {
   Domains domains;
   std::map<uint32_t, Program*> programs;
   std::set<AddressHandle*> address_handles;
+  Pools pools;
   std::map<uint32_t, UserAccount> users;  ///< Segments point into it.
   const std::shared_ptr<SideThread> reaper = std::make_shared<SideThread>();
   const Fd userfaultfd;
@@ -79,6 +81,7 @@ Nic::Parts::Parts(const Config& settings, std::span<const datapath::WorkerSeat> 
       network(std::move(switches)),
       keys(settings.limits.total_mrs),
       numbers(static_cast<uint32_t>(seats.size())),
+      pools(settings.limits, MappingGuard::Get().capacity(), MemoryLimit()),
       userfaultfd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
       workers({.keys = &keys,
                .failures = &failures,
@@ -128,14 +131,18 @@ const std::shared_ptr<SideThread>& Nic::reaper() const { return parts_->reaper; 
 int Nic::userfaultfd() const { return parts_->userfaultfd.get(); }
 
 UserAccount& Nic::user(uint32_t uid) {
-  return parts_->users.try_emplace(uid, uid, parts_->config.limits).first->second;
+  return parts_->users.try_emplace(uid, uid, parts_->config.limits, parts_->pools).first->second;
+}
+
+void Nic::ForgetRead() {
+  for (auto& [uid, user] : parts_->users) user.ForgetRead();
 }
 
 Limits Nic::Bounded(Limits limits) {
   // If memory fits the limit but not the machine, the kernel kills a process, most likely this one.
-  const uint64_t machine_bytes =
-      uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
-  limits.memory_per_user = std::min(limits.memory_per_user, machine_bytes / 4 * 3);
+  const uint64_t bytes = MemoryLimit();
+  limits.memory_per_user = std::min(limits.memory_per_user, bytes / 4 * 3);
+  limits.queue_bytes_per_user = std::min(limits.queue_bytes_per_user, bytes / 4);
   // Leaves room for others' mappings, whatever one user does.
   limits.mappings_per_user =
       std::min(limits.mappings_per_user, std::max(MappingGuard::Get().capacity() / 2, 1u));

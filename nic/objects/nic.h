@@ -112,6 +112,8 @@ class Nic {
   /// The address handles of all programs: their paths follow the network.
   std::set<AddressHandle*>& address_handles();
   UserAccount& user(uint32_t uid);
+  /// UserAccount::ForgetRead for all users.
+  void ForgetRead();
   datapath::KeyTable& keys();
   Numbers& numbers();
   const Numbers& numbers() const;

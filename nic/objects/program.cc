@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,27 +26,31 @@ Program::Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> 
   core_->Join();
 }
 
-// Queue pairs end first, so that an ended program is silent to its peers, and their retries run
-// out. If keys ended first, queue pairs would refuse the peers' requests.
 Program::~Program() {
+  while (!EndSome([] { return false; })) continue;
   Nic& nic = core_->nic();
   nic.programs().erase(core_->id());
-  ForEachPart([](ProgramPart& part) { part.LeaveWorkers(); });
   nic.workers().RunOnEach(
       [this](datapath::Worker& worker) { worker.RemoveSession(&core_->session()); });
-  xrc_.CloseAllTargets();
-  ForEachPart([](ProgramPart& part) { part.Unpublish(); });
-  core_->AwaitGrace();
-  ForEachPart([](ProgramPart& part) { part.Release(); });
 }
 
-// None of these can fail: no remaining object uses what ends.
-absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext(uint32_t handle) {
+// Queue pairs end first, so that an ended program is silent to its peers, and their retries run
+// out. If keys ended first, queue pairs would refuse the peers' requests.
+bool Program::EndSome(absl::FunctionRef<bool()> is_over) {
+  const auto end_all = [is_over](auto&... part) { return (part.EndSome(is_over) && ...); };
+  return std::apply(end_all, parts()) && segments_.EndSome(is_over) &&
+         contexts_.EndSomeContexts(is_over);
+}
+
+absl::StatusOr<bool> Program::CloseSome(uint32_t handle, absl::FunctionRef<bool()> is_over) {
   const absl::StatusOr<Context*> found = contexts_.FindAny(handle);
   if (!found.ok()) return found.status();
-  ForEachPart([&context = **found](ProgramPart& part) { part.EndAllOf(context); });
+  const auto end_all = [&context = **found, is_over](auto&... part) {
+    return (part.EndSomeOf(context, is_over) && ...);
+  };
+  if (!std::apply(end_all, parts())) return false;
   contexts_.Remove(handle);
-  return regions_.TakeEnded();
+  return true;
 }
 
 // ---- what programs share: ibv_import_device(3) ----
@@ -75,12 +78,11 @@ absl::StatusOr<uroce_import_context_reply> Program::ImportContext(const uroce_co
                                                                   Fd& events) {
   Nic& nic = core_->nic();
   for (const auto& [id, maker] : nic.programs()) {
-    const std::optional<uint32_t> made = maker->contexts_.Named(name);
-    if (!made) continue;
-    const absl::StatusOr<Context*> origin = maker->contexts_.Find(*made);
-    if (!origin.ok()) return origin.status();
-    NicDevice& device = *(*origin)->device;
-    const absl::StatusOr<uint32_t> own = contexts_.Import(device, ForeignObject{id, *made}, events);
+    const Context* const made = maker->contexts_.Named(name);
+    if (made == nullptr) continue;
+    NicDevice& device = *made->device;
+    if (absl::Status status = device.CheckThere(); !status.ok()) return status;
+    const absl::StatusOr<uint32_t> own = contexts_.Import(device, ContextOrigin{id, name}, events);
     if (!own.ok()) return own.status();
     return uroce_import_context_reply{*own, device.index()};
   }
@@ -94,8 +96,8 @@ absl::StatusOr<uint32_t> Program::ImportPd(const uroce_import& request) {
   if (!maker.ok()) return maker.status();
   const absl::StatusOr<ProtectionDomain*> made = (*maker)->contexts_.FindPd(request.handle);
   if (!made.ok()) return made.status();
-  const absl::StatusOr<Context*> origin = (*maker)->contexts_.Find((*context)->origin->handle);
-  if (!origin.ok() || (*made)->context != *origin) return NotImported("pd");
+  const Context* const origin = (*maker)->contexts_.Named((*context)->origin->name);
+  if (origin == nullptr || (*made)->context != origin) return NotImported("pd");
   const std::shared_ptr<Domain>& domain = (*made)->domain;
   Domain::Use share = *maker == this ? nullptr : domain->Share();
   if (*maker != this && share == nullptr) {

@@ -24,8 +24,7 @@
 namespace uroce::nic {
 
 /// Control thread. Handles come from the program: each method of a part checks them. Statuses map
-/// to errno values of verbs (nic/base/reply.h). The destructor ends everything: queue pairs, then
-/// the objects they used, then the memory, once the workers have released it.
+/// to errno values of verbs (nic/base/reply.h). The destructor ends what EndSome has left.
 class Program {
  public:
   /// `files_thread` closes what the program lends.
@@ -50,8 +49,15 @@ class Program {
   Part& part();
 
   /// Closes a context and destroys all objects in it, as the kernel does: programs rely on that.
-  /// The regions are returned as by Regions::BeginDereg.
-  absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> CloseContext(uint32_t handle);
+  /// Destroys at least one, and goes on until `is_over`. False: objects are left, call it again
+  /// before any other command. Its regions are hidden then (Regions::ReleaseSome). Errors:
+  /// InvalidArgument.
+  absl::StatusOr<bool> CloseSome(uint32_t handle, absl::FunctionRef<bool()> is_over);
+
+  /// Ends the program's objects: queue pairs, then the objects they used, then the memory, once the
+  /// workers have released it. Ends some, and goes on until `is_over`. Returns whether none is
+  /// left; false: call it again. The program executes no commands any more.
+  bool EndSome(absl::FunctionRef<bool()> is_over);
 
   // ---- what programs share ----
   /// Makes a context for one with this name, of any program. Errors: InvalidArgument.
@@ -68,9 +74,6 @@ class Program {
   auto parts() {
     return std::tie(queue_pairs_, address_handles_, shared_receive_queues_, windows_, regions_,
                     contexts_, completion_queues_, xrc_);
-  }
-  void ForEachPart(absl::FunctionRef<void(ProgramPart&)> visit) {
-    std::apply([visit](auto&... part) { (visit(part), ...); }, parts());
   }
 
   std::unique_ptr<ProgramCore> core_;

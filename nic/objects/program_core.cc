@@ -57,7 +57,7 @@ void ProgramCore::AwaitGrace() const { nic_.workers().AwaitGrace(); }
 
 bool ProgramCore::is_privileged() const { return uid_ == 0 || uid_ == geteuid(); }
 
-datapath::RecordSocket ProgramCore::RecordsOn(const Fd& socket) const {
+datapath::RecordSocket ProgramCore::RecordsOn(const UserSocket& socket) const {
   return {.fd = socket.get(), .pace = &user().wake_pace};
 }
 

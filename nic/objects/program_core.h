@@ -7,9 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/resources.h"
-#include "pipeline/datapath/queue/notification.h"
+#include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/session.h"
 #include "pipeline/os/fd.h"
 
@@ -20,22 +21,17 @@ class Nic;
 struct Context;
 
 /// A part of a program: the objects of one kind, or of kinds that belong together. It ends objects
-/// with their context or program. Parts are called in the order of
-/// Program::ForEachPart: a part that uses objects of another comes before it. Control thread.
+/// with their context or program. Parts are called in the order of Program::parts: a part that uses
+/// objects of another comes before it. Control thread.
 class ProgramPart {
  public:
   virtual ~ProgramPart() = default;
 
-  /// Destroys all objects of the context.
-  virtual void EndAllOf(const Context& context) = 0;
-
-  // ---- at the program's end, in this order ----
-  /// Takes the objects that workers own from them, some at a time.
-  virtual void LeaveWorkers() {}
-  /// Removes the objects that all workers can find. A grace period follows.
-  virtual void Unpublish() {}
-  /// Releases what others may get next: numbers, keys, places in tables of the daemon.
-  virtual void Release() {}
+  /// Destroys objects of the context, at least one, until `is_over`. Returns whether none is left;
+  /// false: call it again.
+  virtual bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) = 0;
+  /// Does the same with all objects at the program's end. It makes no objects any more.
+  virtual bool EndSome(absl::FunctionRef<bool()> is_over) = 0;
 };
 
 /// What all parts of a program share. Outlives the parts. Workers hold the program's session
@@ -51,6 +47,7 @@ class ProgramCore {
   void Join();
 
   uint32_t id() const { return session_.id(); }
+  /// The user who answers for what the program holds.
   uint32_t uid() const { return uid_; }
   /// Whether it is root's or the daemon's own user's.
   bool is_privileged() const;
@@ -63,8 +60,12 @@ class ProgramCore {
   /// The eventfd of each worker.
   const std::vector<Fd>& wake_fds() const { return wake_fds_; }
   datapath::Session& session() { return session_; }
-  /// For workers: writes to `socket`, which MakeOneWaySocket made for this program.
-  datapath::RecordSocket RecordsOn(const Fd& socket) const;
+  /// A socket for records to this program, of a `kind` of objects. Errors: as UserSocket::Make.
+  absl::StatusOr<UserSocket> MakeRecords(const char* kind, Fd& reader) const {
+    return UserSocket::Make(kind, UserSocket::Holds::kRecords, user(), reader);
+  }
+  /// For workers: writes to `socket`.
+  datapath::RecordSocket RecordsOn(const UserSocket& socket) const;
   /// The threads that poll the CQ of that handle.
   datapath::Pollers PollersOf(uint32_t cq_handle) const;
   /// Returns when no worker uses what was unpublished or replaced before.

@@ -7,10 +7,10 @@
 
 #include "nic/net/followed_paths.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/resources.h"
 #include "nic/peers/agreements.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
@@ -65,11 +65,11 @@ struct SharedReceiveObject;
 /// A queue pair of one program, or an XRC target, which uses no object of a program.
 struct QueuePairObject {
   NicDevice* device = nullptr;
-  ProtectionDomain* pd = nullptr;  ///< This and the next fields up to `srq` are null for a target.
-  CompletionQueueObject* send_cq = nullptr;
-  CompletionQueueObject* receive_cq = nullptr;
-  SharedReceiveObject* srq = nullptr;  ///< May be null.
-  uint32_t qp_type = 0;                ///< enum ibv_qp_type
+  Use<ProtectionDomain> pd;  ///< This and the next fields up to `srq` are null for a target.
+  Use<CompletionQueueObject> send_cq;
+  Use<CompletionQueueObject> receive_cq;
+  Use<SharedReceiveObject> srq;  ///< May be null.
+  uint32_t qp_type = 0;          ///< enum ibv_qp_type
   ArenaRange range;
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
   FollowedPaths::Holder followed;

@@ -65,9 +65,11 @@ absl::Status QueuePairs::CheckCreate(const uroce_create_qp& request) const {
   if (!send_cq.ok()) return send_cq.status();
   const absl::StatusOr<CompletionQueueObject*> receive_cq = cqs_.Find(request.recv_cq);
   if (!receive_cq.ok()) return receive_cq.status();
-  const Context* const context = (*pd)->context;
-  if ((*send_cq)->context != context || (*receive_cq)->context != context) {
-    return absl::InvalidArgumentError("qp: its cq and its pd are of different contexts");
+  const Context& context = *(*pd)->context;
+  if (absl::Status status =
+          CheckContext("qp", context, {(*send_cq)->context, (*receive_cq)->context});
+      !status.ok()) {
+    return status;
   }
   if (!ServiceOfType(request.qp_type)) {
     return absl::UnimplementedError(
@@ -76,8 +78,8 @@ absl::Status QueuePairs::CheckCreate(const uroce_create_qp& request) const {
   if (request.with_srq == 0) return absl::OkStatus();
   const absl::StatusOr<SharedReceiveObject*> srq = srqs_.Find(request.srq);
   if (!srq.ok()) return srq.status();
-  if ((*srq)->pd->context != context) {
-    return absl::InvalidArgumentError("qp: its srq is of another context");
+  if (absl::Status status = CheckContext("qp", context, {(*srq)->pd->context}); !status.ok()) {
+    return status;
   }
   if ((*srq)->xrcd != nullptr) {
     return absl::InvalidArgumentError("qp: its srq is of an xrc domain");
@@ -149,10 +151,10 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
       .max_inline_bytes = layout.granted.max_inline_data,
       .shared = srq == nullptr ? nullptr : &srq->queue};
   std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd->context->device.get(),
-                                                              pd,
-                                                              send_cq,
-                                                              receive_cq,
-                                                              srq,
+                                                              Use(pd),
+                                                              Use(send_cq),
+                                                              Use(receive_cq),
+                                                              Use(srq),
                                                               request.qp_type,
                                                               {offset, layout.length_bytes},
                                                               {},
@@ -161,10 +163,6 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
                                                               {},
                                                               datapath::QueuePair(config)});
   object->attr.cap = layout.granted;
-  ++pd->users;
-  ++send_cq->users;
-  ++receive_cq->users;
-  if (srq != nullptr) ++srq->users;
   worker.Run([&] { worker.AddQueuePair(&object->queue_pair); });
   static_cast<void>(qps_.Add(std::move(object)));
   qpns_.insert(qpn.value());
@@ -202,10 +200,6 @@ absl::StatusOr<uroce_destroy_qp_reply> QueuePairs::Destroy(uint32_t handle) {
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
   core_.nic().numbers().queue_pairs.Release(config.qpn, Nic::Now());
   qpns_.erase(config.qpn.value());
-  --qp.pd->users;
-  --qp.send_cq->users;
-  --qp.receive_cq->users;
-  if (qp.srq != nullptr) --qp.srq->users;
   const ArenaRange range = qp.range;
   qps_.Remove(handle);
   core_.arena().Give(range.offset, range.length_bytes);
@@ -254,26 +248,36 @@ bool QueuePairs::ShrinksUnderSends(const uroce_resize_cq& request) {
   return found;
 }
 
-void QueuePairs::EndAllOf(const Context& context) {
-  for (const uint32_t qp :
-       qps_.Handles([&](const auto& object) { return object.pd->context == &context; })) {
-    DetachAll(**qps_.Find(qp));
-    static_cast<void>(Destroy(qp));
+bool QueuePairs::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return qps_.EndSome([&](const auto& object) { return object.pd->context == &context; }, is_over,
+                      [this](uint32_t qp) {
+                        DetachAll(**qps_.Find(qp));
+                        MustEnd(Destroy(qp).status());
+                      }) &&
+         xrc_.CloseSomeTargetsOf(context, is_over);
+}
+
+bool QueuePairs::EndSome(absl::FunctionRef<bool()> is_over) {
+  return qps_.EndAll(is_over, [this](auto leaving) { Leave(leaving); }) &&
+         xrc_.CloseSomeTargets(is_over);
+}
+
+void QueuePairs::Leave(std::span<const std::unique_ptr<QueuePairObject>> leaving) {
+  std::map<datapath::Worker*, std::vector<datapath::QueuePair*>> of_worker;
+  for (const auto& object : leaving) {
+    DetachAll(*object);
+    of_worker[&core_.nic().OwnerOf(object->queue_pair)].push_back(&object->queue_pair);
   }
-  xrc_.CloseTargetsOf(context);
-}
-
-void QueuePairs::LeaveWorkers() {
-  qps_.ForEach([this](uint32_t, QueuePairObject& object) { DetachAll(object); });
-  Visit([](const QueuePairObject&) { return true; },
-        [](datapath::Worker& owner, datapath::QueuePair& qp) { owner.RemoveQueuePair(&qp); });
-}
-
-void QueuePairs::Release() {
-  qps_.ForEach([this](uint32_t, QueuePairObject& object) {
-    AddCounters(object.device->ended_counters(), object.queue_pair.counters());
-    core_.nic().numbers().queue_pairs.Release(object.queue_pair.qpn(), Nic::Now());
-  });
+  for (const auto& [worker, its] : of_worker) {
+    worker->RunForEach(its,
+                       [owner = worker](datapath::QueuePair& qp) { owner->RemoveQueuePair(&qp); });
+  }
+  for (const auto& object : leaving) {
+    const Qpn qpn = object->queue_pair.qpn();
+    AddCounters(object->device->ended_counters(), object->queue_pair.counters());
+    core_.nic().numbers().queue_pairs.Release(qpn, Nic::Now());
+    qpns_.erase(qpn.value());
+  }
 }
 
 // ---- multicast groups: ibv_attach_mcast(3) ----

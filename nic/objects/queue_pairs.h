@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
@@ -39,7 +41,8 @@ class QueuePairs : public ProgramPart {
   /// Errors: FailedPrecondition while the queue pair is attached to a group.
   absl::StatusOr<uroce_destroy_qp_reply> Destroy(uint32_t handle);
   /// Ends the program's own queue pairs, and the targets.
-  void EndAllOf(const Context& context) override;
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
+  bool EndSome(absl::FunctionRef<bool()> is_over) override;
   /// Checks that the queue pair exists, before workers are asked about it.
   absl::Status Check(uint32_t handle) const { return Find(handle).status(); }
   /// Whether the program made the queue pair, or has opened it as a target of its XRC domains.
@@ -70,12 +73,6 @@ class QueuePairs : public ProgramPart {
   /// it is not yet known whether their CQEs fit.
   bool ShrinksUnderSends(const uroce_resize_cq& request);
 
-  // ---- at the program's end ----
-  /// Detaches the program's own queue pairs from their groups, then takes them from their workers.
-  void LeaveWorkers() override;
-  /// Adds their counters to the device's, and returns their numbers.
-  void Release() override;
-
   // ---- for dumps ----
   const HandleTable<QueuePairObject>& table() const { return qps_; }
   /// Calls `visit` for the program's own queue pairs and the targets that it has opened.
@@ -90,6 +87,9 @@ class QueuePairs : public ProgramPart {
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
   void DetachAll(QueuePairObject& qp);
+  /// Takes queue pairs from their groups and workers, adds their counters to the device's, and
+  /// releases their numbers.
+  void Leave(std::span<const std::unique_ptr<QueuePairObject>> leaving);
   /// Calls `visit` for the queue pairs that `is_meant` selects, inside Run of the worker that owns
   /// them; the newest of each worker first.
   void Visit(absl::FunctionRef<bool(const QueuePairObject&)> is_meant,

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -14,7 +15,7 @@
 #include "nic/objects/remapped_parts.h"
 #include "nic/objects/resources.h"
 #include "nic/settings/config.h"
-#include "pipeline/base/probes.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/os/fd.h"
@@ -23,16 +24,71 @@
 namespace uroce::nic {
 namespace {
 
-/// Releases segments that no part of the region points into any more.
-void DropUnused(MemoryObject& memory) {
-  const auto& parts = memory.region.segments;
-  std::erase_if(memory.segments, [&parts](const std::shared_ptr<Segment>& segment) {
-    const uint8_t* start = segment->mapping.data();
-    const uint8_t* end = start + segment->mapping.length();
-    return std::none_of(parts.begin(), parts.end(), [&](const datapath::MrSegment& part) {
-      return part.mode == datapath::MrMode::kMapped && start <= part.mapped && part.mapped < end;
-    });
-  });
+/// Whether an access to copied memory may wait for a file, or for a thread of the program that
+/// provides pages. Workers leave such memory to the copy helper.
+bool MayWait(uint32_t reason) {
+  return reason == UROCE_WHY_FILE_MAPPING || reason == UROCE_WHY_FILE_SYSTEM ||
+         reason == UROCE_WHY_NOT_REACHABLE || reason == UROCE_WHY_REFUSED ||
+         reason == UROCE_WHY_ON_DEMAND || reason == UROCE_WHY_POLICY_OF_FILE;
+}
+
+using Targets = std::vector<std::shared_ptr<Segment>>;
+
+const uint8_t* StartOf(const std::shared_ptr<Segment>& segment) { return segment->mapping.data(); }
+
+/// Sorts by addresses in the daemon, and leaves each segment there once.
+void SortSegments(Targets& segments) {
+  std::ranges::sort(segments, {}, StartOf);
+  segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
+}
+
+/// The segment of a sorted list that holds the address, or null.
+std::shared_ptr<Segment> SegmentAt(const Targets& segments, const uint8_t* address) {
+  const auto next = std::ranges::upper_bound(segments, address, {}, StartOf);
+  if (next == segments.begin()) return nullptr;
+  const std::shared_ptr<Segment>& segment = *std::prev(next);
+  const bool is_in = address < segment->mapping.data() + segment->mapping.length();
+  return is_in ? segment : nullptr;
+}
+
+/// The segments of two sorted lists that `parts` point into, sorted.
+Targets SegmentsOf(const std::vector<datapath::MrSegment>& parts, const Targets& these,
+                   const Targets& those) {
+  Targets used;
+  for (const datapath::MrSegment& part : parts) {
+    if (part.mode != datapath::MrMode::kMapped) continue;
+    std::shared_ptr<Segment> segment = SegmentAt(these, part.mapped);
+    if (segment == nullptr) segment = SegmentAt(those, part.mapped);
+    if (used.empty() || used.back() != segment) used.push_back(std::move(segment));
+  }
+  SortSegments(used);
+  return used;
+}
+
+/// The parts that splits may add to the region: they take half of a quota at most, so that further
+/// regions find room.
+uint64_t RoomForSplits(const MemoryObject& memory) {
+  return std::min(memory.parts->room_in_half(), memory.parts_of_program->room_in_half());
+}
+
+/// Has the quotas of the region's user and program count `count` parts for it. False: too many.
+bool Recount(const MemoryObject& memory, size_t count) {
+  const size_t before = memory.region.segments.size();
+  if (count <= before) {
+    memory.parts->Give(before - count);
+    memory.parts_of_program->Give(before - count);
+    return true;
+  }
+  const uint64_t more = count - before;
+  if (RoomForSplits(memory) < more) return false;
+  memory.parts->Take(more);
+  memory.parts_of_program->Take(more);
+  return true;
+}
+
+bool MayOverlap(const MemoryObject& one, const MemoryObject& other) {
+  return one.addr < other.addr + other.region.length_bytes &&
+         other.addr < one.addr + one.region.length_bytes;
 }
 
 }  // namespace
@@ -45,42 +101,64 @@ void RemappedRegions::Add(MemoryObject& memory) {
 }
 
 // Workers see the old or the new region; neither changes while they may read it.
-void RemappedRegions::Replace(MemoryObject& memory, std::vector<datapath::MrSegment> parts,
-                              const std::vector<std::shared_ptr<Segment>>& segments) {
-  datapath::MemoryRegion next = memory.region;
-  next.segments = parts;
-  core_.nic().keys().Replace(&memory.region, &next);
+void RemappedRegions::Apply(std::vector<Change> changes) const {
+  if (changes.empty()) return;
+  datapath::KeyTable& keys = core_.nic().keys();
+  for (const Change& change : changes) keys.Replace(&change.memory->region, &change.next);
   core_.AwaitGrace();
-  memory.region.segments = std::move(parts);
-  core_.nic().keys().Replace(&next, &memory.region);
+  for (Change& change : changes) {
+    change.memory->region.segments = change.next.segments;
+    keys.Replace(&change.next, &change.memory->region);
+  }
   core_.AwaitGrace();
-  memory.segments.insert(memory.segments.end(), segments.begin(), segments.end());
-  DropUnused(memory);
+  for (Change& change : changes) change.memory->segments = std::move(change.segments);
 }
 
-bool RemappedRegions::Map(const MemoryObject& memory) {
-  bool replaced = false;
-  for (MemoryObject* older : regions_) {
-    std::vector<datapath::MrSegment> parts =
-        MapRemapped(older->region.segments, memory.region.segments);
-    if (parts.empty()) continue;
-    const uint32_t access = older->region.access;
-    if (!std::ranges::all_of(memory.segments, [access](const auto& its) {
-          return AllowAccess(*its, access).ok();
-        })) {
-      continue;
+RemappedRegions::Progress RemappedRegions::ChangeSome(Plan plan, const Targets& further,
+                                                      IsOver is_over) {
+  std::vector<Change> changes;
+  auto at = last_ == nullptr ? regions_.begin() : regions_.upper_bound(last_);
+  while (at != regions_.end()) {
+    MemoryObject& memory = **at++;
+    last_ = &memory;
+    std::vector<datapath::MrSegment> parts = plan(memory);
+    if (!parts.empty()) {
+      Targets segments = SegmentsOf(parts, memory.segments, further);
+      const bool may_access = std::ranges::all_of(segments, [&memory](const auto& its) {
+        return AllowAccess(*its, memory.region.access).ok();
+      });
+      if (may_access && Recount(memory, parts.size())) {
+        changes.push_back({&memory, memory.region, std::move(segments)});
+        changes.back().next.segments = std::move(parts);
+      }
     }
-    Replace(*older, std::move(parts), memory.segments);
-    replaced = true;
+    if (is_over()) break;
   }
-  return replaced;
+  const bool is_done = at == regions_.end();
+  if (is_done) last_ = nullptr;
+  const bool has_changed = !changes.empty();
+  Apply(std::move(changes));
+  return {is_done, has_changed};
 }
 
-void RemappedRegions::Unmap(std::span<const uint8_t> mapping) {
-  for (MemoryObject* older : regions_) {
-    std::vector<datapath::MrSegment> parts = CopyRemapped(older->region.segments, mapping);
-    if (!parts.empty()) Replace(*older, std::move(parts), {});
-  }
+RemappedRegions::Progress RemappedRegions::MapSome(const MemoryObject& memory, IsOver is_over) {
+  if (memory.segments.empty()) return {.is_done = true};
+  return ChangeSome(
+      [&memory](const MemoryObject& older) {
+        if (!MayOverlap(older, memory)) return std::vector<datapath::MrSegment>();
+        return MapRemapped(older.region.segments, memory.region.segments);
+      },
+      memory.segments, is_over);
+}
+
+// A part that is copied again needs no room: it takes the place of the mapped one.
+RemappedRegions::Progress RemappedRegions::UnmapSome(std::span<const uint8_t> mapping,
+                                                     IsOver is_over) {
+  return ChangeSome(
+      [mapping](const MemoryObject& older) {
+        return CopyRemapped(older.region.segments, mapping, RoomForSplits(older));
+      },
+      {}, is_over);
 }
 
 namespace {
@@ -111,23 +189,14 @@ Segments::Segments(ProgramCore& core, RemappedRegions& remapped,
       files_thread_(std::move(files_thread)),
       segments_(core.LimitsOf(Kind::kSegment)) {}
 
-absl::Status Segments::CheckMemory(uint64_t length) const {
-  const UserAccount& account = core_.user();
-  const uint64_t limit = core_.limits().memory_per_user;
-  if (length <= limit && account.memory_bytes <= limit - length) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("segment: user ", core_.uid(), " holds ",
-                                                   account.memory_bytes, " bytes of ", limit,
-                                                   ", see --max-memory-per-user"));
-}
-
 // The segment leaves the counts at once, and the files thread unmaps it: unmapping may free the
 // whole file, which may be longer than the mapping. Meanwhile the program can lend no other.
 std::shared_ptr<Segment> Segments::Make(bool is_own_file) const {
   return {new Segment{.is_own_file = is_own_file}, [thread = files_thread_](Segment* last) {
             std::unique_ptr<Segment> segment(last);
             if (UserAccount* const account = segment->account) {
-              account->memory_bytes -= segment->mapping.length();
-              --account->mappings.used;
+              account->memory.Give(segment->mapping.length());
+              account->mappings.Give(1);
             }
             thread->End(std::move(segment));
           }};
@@ -135,15 +204,16 @@ std::shared_ptr<Segment> Segments::Make(bool is_own_file) const {
 
 absl::StatusOr<uint32_t> Segments::Add(Mapping&& mapping, std::shared_ptr<Segment> segment) {
   if (absl::Status status = segments_.CheckRoom(); !status.ok()) return status;
-  if (absl::Status status = CheckMemory(mapping.length()); !status.ok()) return status;
   UserAccount& account = core_.user();
+  const uint64_t bytes = mapping.length();
+  if (absl::Status status = account.memory.Check("segment", bytes); !status.ok()) return status;
   if (absl::Status status = account.mappings.Check("segment", 1); !status.ok()) return status;
   absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(std::move(mapping), core_.id());
   if (!guarded.ok()) return guarded.status();
   segment->mapping = *std::move(guarded);
   segment->account = &account;
-  account.memory_bytes += segment->mapping.length();
-  ++account.mappings.used;
+  account.memory.Take(bytes);
+  account.mappings.Take(1);
   return segments_.Add(std::make_unique<std::shared_ptr<Segment>>(std::move(segment)));
 }
 
@@ -154,7 +224,9 @@ absl::StatusOr<uint32_t> Segments::Create(const uroce_create_segment& request, F
     return absl::InvalidArgumentError(absl::StrCat("segment: 0x", absl::Hex(request.addr), "+",
                                                    length, " is not a range of whole pages"));
   }
-  if (absl::Status status = CheckMemory(length); !status.ok()) return status;
+  if (absl::Status status = core_.user().memory.Check("segment", length); !status.ok()) {
+    return status;
+  }
   absl::StatusOr<Fd> made = MakeSharedFile(UROCE_SEGMENT_NAME, length + kGrowthBytes);
   if (!made.ok()) return made.status();
   absl::StatusOr<Mapping> mapping = MapShared(made->get(), length, /*writable=*/false);
@@ -164,24 +236,28 @@ absl::StatusOr<uint32_t> Segments::Create(const uroce_create_segment& request, F
   return handle;
 }
 
-absl::StatusOr<uint32_t> Segments::AddShared(Mapping&& mapping, bool writable) {
+absl::StatusOr<uint32_t> Segments::AddShared(Mapping&& mapping, bool writable,
+                                             Populated populated) {
   std::shared_ptr<Segment> segment = Make(/*is_own_file=*/true);
+  segment->populated = populated;
   segment->may_write = segment->is_writable = writable;
   return Add(std::move(mapping), std::move(segment));
 }
 
 // Regions over the segment keep its mapping until the last of them ends. But the program will have
 // other memory at the addresses of the regions that were remapped to it.
-absl::Status Segments::Destroy(uint32_t handle) {
+absl::StatusOr<bool> Segments::DestroySome(uint32_t handle, RemappedRegions::IsOver is_over) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(handle);
   if (!segment.ok()) return segment.status();
   const GuardedMapping& mapping = (**segment)->mapping;
-  if (!(**segment)->is_own_file) remapped_.Unmap({mapping.data(), mapping.length()});
-  segments_.Remove(handle);
-  return absl::OkStatus();
+  const bool is_done = (**segment)->is_own_file ||
+                       remapped_.UnmapSome({mapping.data(), mapping.length()}, is_over).is_done;
+  if (is_done) segments_.Remove(handle);
+  return is_done;
 }
 
-absl::Status Segments::Trim(const uroce_trim_segment& request) {
+absl::StatusOr<bool> Segments::TrimSome(const uroce_trim_segment& request,
+                                        RemappedRegions::IsOver is_over) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(request.segment);
   if (!segment.ok()) return segment.status();
   const GuardedMapping& mapping = (**segment)->mapping;
@@ -191,8 +267,7 @@ absl::Status Segments::Trim(const uroce_trim_segment& request) {
     return absl::InvalidArgumentError(absl::StrCat("segment: ", request.offset, "+", request.length,
                                                    " is not a range of its whole pages"));
   }
-  remapped_.Unmap({mapping.data() + request.offset, request.length});
-  return absl::OkStatus();
+  return remapped_.UnmapSome({mapping.data() + request.offset, request.length}, is_over).is_done;
 }
 
 namespace {
@@ -211,6 +286,8 @@ bool NeedsHelper(const datapath::MrSegment& segment) {
   return segment.mode == datapath::MrMode::kCopied || segment.follows_address;
 }
 
+constexpr size_t kLookPages = 512;  // of mincore(2) at a time
+
 bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
 
 absl::Status CheckAccess(uint32_t access) {
@@ -223,18 +300,50 @@ absl::Status CheckAccess(uint32_t access) {
   return absl::OkStatus();
 }
 
-/// Populates pages of a shared mapping. If it is writable, its pages are writable once populated:
-/// populating by reading costs less than by writing.
-absl::Status Populate(uint8_t* start, uint64_t length) {
-  const auto address = reinterpret_cast<uintptr_t>(start);
-  const uintptr_t begin = address / kPageBytes * kPageBytes;
-  const uintptr_t end = (address + length + kPageBytes - 1) / kPageBytes * kPageBytes;
+/// Populates whole pages of a shared mapping. If it is writable, its pages are writable once
+/// populated: populating by reading costs less than by writing.
+absl::Status PopulatePages(uintptr_t begin, uintptr_t end) {
   if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) == 0) {
     return absl::OkStatus();
   }
   if (errno == EFAULT) return absl::OutOfRangeError("mr: pages behind the end of their file");
   return absl::ResourceExhaustedError(
-      absl::StrCat("mr: no memory for ", length, " bytes (errno ", errno, ")"));
+      absl::StrCat("mr: no memory for ", end - begin, " bytes (errno ", errno, ")"));
+}
+
+/// Populates the pages from `begin` to `end`, at most kLookPages, that the file has. None of them
+/// where the kernel does not tell.
+absl::Status PopulatePresent(uintptr_t begin, uintptr_t end) {
+  std::array<unsigned char, kLookPages> pages;
+  if (mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()) != 0) {
+    return absl::OkStatus();
+  }
+  const auto* const first = pages.data();
+  const auto* const last = first + (end - begin) / kPageBytes;
+  const auto is_present = [](unsigned char page) { return (page & 1) != 0; };
+  for (const auto* at = std::find_if(first, last, is_present); at != last;) {
+    const auto* const gap = std::find_if_not(at, last, is_present);
+    absl::Status status = PopulatePages(begin + static_cast<uintptr_t>(at - first) * kPageBytes,
+                                        begin + static_cast<uintptr_t>(gap - first) * kPageBytes);
+    if (!status.ok()) return status;
+    at = std::find_if(gap, last, is_present);
+  }
+  return absl::OkStatus();
+}
+
+/// In pieces: mmap and munmap of the control thread wait while the kernel populates one.
+absl::Status Populate(const datapath::MrSegment& segment, Populated populated) {
+  if (populated == Populated::kNone) return absl::OkStatus();
+  const auto address = reinterpret_cast<uintptr_t>(segment.mapped);
+  const uintptr_t begin = address / kPageBytes * kPageBytes;
+  const uintptr_t end = (address + segment.length_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  for (uintptr_t at = begin; at < end; at += kLookPages * kPageBytes) {
+    const uintptr_t next = std::min(end, at + kLookPages * kPageBytes);
+    absl::Status status =
+        populated == Populated::kAll ? PopulatePages(at, next) : PopulatePresent(at, next);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 void TraceRegistration(const MemoryObject& memory) {
@@ -301,6 +410,7 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
     if (core_.session().copy_helper() == nullptr)
       return Refuse("copied memory needs /proc/self/mem first");
     result.mode = datapath::MrMode::kCopied;
+    result.may_wait = MayWait(segment.reason);
     // On-demand memory may change later: a mapping would not notice.
     result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
     return result;
@@ -343,6 +453,10 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Regions::Plan(
   if (request.replaces != UROCE_NONE) {
     const absl::StatusOr<MemoryObject*> former = mrs_.Find(request.replaces);
     if (!former.ok()) return former.status();
+    if (absl::Status status = CheckContext("mr", *(*former)->pd->context, {(*pd)->context});
+        !status.ok()) {
+      return status;
+    }
     if (absl::Status status = CheckUnbound(**former); !status.ok()) return status;
   }
   auto memory = std::make_unique<MemoryObject>();
@@ -378,7 +492,7 @@ absl::StatusOr<uroce_reg_mr_reply> Regions::Publish(std::unique_ptr<MemoryObject
     core_.nic().numbers().keys.Release(region.key, Nic::Now());
     return absl::ResourceExhaustedError("mr: the daemon's table is full, see --max-total-mr");
   }
-  ++memory->pd->users;
+  memory->pd_use = Use(memory->pd);
   const uint32_t key = region.key;
   remapped_.Add(*memory);
   TraceRegistration(*memory);
@@ -391,27 +505,24 @@ uroce_reg_mr_reply Regions::PublishReplacement(std::unique_ptr<MemoryObject> mem
   const uint32_t key = stand_in.key;
   memory->replaces = UROCE_NONE;
   memory->region.key = key;
-  ++memory->pd->users;
+  memory->pd_use = Use(memory->pd);
   remapped_.Add(*memory);
   TraceRegistration(*memory);
   core_.nic().keys().Replace(&stand_in, &memory->region);
   core_.AwaitGrace();
-  const std::unique_ptr<MemoryObject> former = mrs_.Exchange(handle, std::move(memory));
-  --former->pd->users;
+  mrs_.Exchange(handle, std::move(memory));
   return {handle, key, key, 0};
 }
 
 // Copies that are running into memory that `memory` maps must not overlap with its accesses; and no
 // copy may be running into memory that the region had before.
-bool Regions::MakeWay(MemoryObject& memory) {
-  bool must_wait = remapped_.Map(memory);
-  if (memory.replaces != UROCE_NONE) {
-    HideReplaced(memory);
-    must_wait = true;
-  }
-  if (!must_wait) return true;
-  memory.copies_begun = core_.session().copies_begun();
-  return CopiesDone(memory.copies_begun);
+bool Regions::MakeWay(MemoryObject& memory, RemappedRegions::IsOver is_over) {
+  SortSegments(memory.segments);
+  const RemappedRegions::Progress mapped = remapped_.MapSome(memory, is_over);
+  const bool is_hidden = mapped.is_done && memory.replaces != UROCE_NONE;
+  if (is_hidden) HideReplaced(memory);
+  if (is_hidden || mapped.has_changed) memory.copies_begun = core_.session().copies_begun();
+  return mapped.is_done;
 }
 
 void Regions::HideReplaced(const MemoryObject& memory) {
@@ -423,28 +534,34 @@ void Regions::HideReplaced(const MemoryObject& memory) {
   core_.AwaitGrace();
 }
 
-uint64_t MappedBytes(const MemoryObject& memory) {
+bool NeedsPopulating(const MemoryObject& memory) {
+  constexpr uint64_t kFewBytes = 16 * kPageBytes;
   uint64_t bytes = 0;
   for (const datapath::MrSegment& segment : memory.region.segments) {
     if (segment.mode == datapath::MrMode::kMapped) bytes += segment.length_bytes;
   }
-  return bytes;
+  return bytes > kFewBytes || std::ranges::any_of(memory.segments, [](const auto& segment) {
+           return segment->is_own_file;
+         });
 }
 
+// Resolve adds one segment for each mapped part, in the order of the parts.
 absl::Status PopulateRegion(const MemoryObject& memory) {
-  for (const datapath::MrSegment& segment : memory.region.segments) {
-    if (segment.mode != datapath::MrMode::kMapped) continue;
-    absl::Status status = Populate(segment.mapped, segment.length_bytes);
+  auto segment = memory.segments.begin();
+  for (const datapath::MrSegment& part : memory.region.segments) {
+    if (part.mode != datapath::MrMode::kMapped) continue;
+    absl::Status status = Populate(part, (*segment++)->populated);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<MemoryObject>> Regions::BeginDereg(uint32_t handle) {
+absl::Status Regions::BeginDereg(uint32_t handle) {
   absl::StatusOr<MemoryObject*> found = mrs_.Find(handle);
   if (!found.ok()) return found.status();
   if (absl::Status status = CheckUnbound(**found); !status.ok()) return status;
-  return Take(handle);
+  Hide(handle);
+  return absl::OkStatus();
 }
 
 absl::Status Regions::CheckUnbound(const MemoryObject& memory) {
@@ -453,46 +570,55 @@ absl::Status Regions::CheckUnbound(const MemoryObject& memory) {
   return absl::FailedPreconditionError(absl::StrCat("mr: ", windows, " windows are bound to it"));
 }
 
-std::unique_ptr<MemoryObject> Regions::Take(uint32_t handle) {
+void Regions::Hide(uint32_t handle) {
   std::unique_ptr<MemoryObject> memory = mrs_.Remove(handle);
   remapped_.Remove(*memory);
   core_.nic().keys().Unpublish(memory->published());
   core_.AwaitGrace();
   // No copy that begins after this can be into this region.
   memory->copies_begun = core_.session().copies_begun();
-  --memory->pd->users;
+  memory->pd_use = {};
   core_.nic().numbers().keys.Release(memory->region.key, Nic::Now());
-  return memory;
+  hidden_.push_back(std::move(memory));
 }
 
-bool Regions::CopiesDone(const MemoryObject& memory) const {
-  const auto& segments = memory.region.segments;
-  return std::none_of(
-             segments.begin(), segments.end(),
-             [](const auto& segment) { return segment.mode == datapath::MrMode::kCopied; }) ||
-         core_.session().CopiesDone(memory.copies_begun);
+// The copies of the last one began last.
+bool Regions::HiddenCopiesDone() const {
+  const auto is_copied = [](const std::unique_ptr<MemoryObject>& memory) {
+    const auto& segments = memory->region.segments;
+    return std::any_of(segments.begin(), segments.end(), [](const auto& segment) {
+      return segment.mode == datapath::MrMode::kCopied;
+    });
+  };
+  return hidden_.empty() || core_.session().CopiesDone(hidden_.back()->copies_begun) ||
+         std::none_of(hidden_.begin(), hidden_.end(), is_copied);
 }
 
-bool Regions::CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const {
-  return std::all_of(memory.begin(), memory.end(),
-                     [this](const auto& object) { return CopiesDone(*object); });
-}
-
-void Regions::EndAllOf(const Context& context) {
-  for (const uint32_t mr :
-       mrs_.Handles([&](const MemoryObject& its) { return its.pd->context == &context; })) {
-    ended_.push_back(Take(mr));
+bool Regions::ReleaseSome(absl::FunctionRef<bool()> is_over) {
+  constexpr size_t kTogether = 16;  // Some us.
+  while (!hidden_.empty()) {
+    for (size_t i = 0; i < kTogether && !hidden_.empty(); ++i) hidden_.pop_back();
+    if (is_over()) return hidden_.empty();
   }
+  return true;
 }
 
-void Regions::Unpublish() {
-  mrs_.ForEach(
-      [this](uint32_t, MemoryObject& memory) { core_.nic().keys().Unpublish(memory.published()); });
+bool Regions::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return mrs_.EndSome([&](const MemoryObject& its) { return its.pd->context == &context; }, is_over,
+                      [this](uint32_t mr) { Hide(mr); });
 }
 
-void Regions::Release() {
-  mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
-    core_.nic().numbers().keys.Release(memory.region.key, Nic::Now());
+bool Regions::EndSome(absl::FunctionRef<bool()> is_over) {
+  if (!ReleaseSome(is_over)) return false;
+  return mrs_.EndAll(is_over, [this](auto leaving) {
+    for (const auto& memory : leaving) {
+      remapped_.Remove(*memory);
+      core_.nic().keys().Unpublish(memory->published());
+    }
+    core_.AwaitGrace();
+    for (const auto& memory : leaving) {
+      core_.nic().numbers().keys.Release(memory->region.key, Nic::Now());
+    }
   });
 }
 

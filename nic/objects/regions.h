@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
 #include "pipeline/datapath/memory/memory_keys.h"
@@ -28,27 +29,54 @@ struct MemoryObject;
 struct Segment;
 
 /// Holds the published regions whose copied parts refer to the program's addresses: a later region
-/// may map these (remapped_parts.h). Control thread.
+/// may map these (remapped_parts.h). The parts that they are split into count against the quotas of
+/// parts. Where half of a quota is used, a part stays copied or is copied again as a whole.
+///
+/// A change of many regions is made in pieces: it goes on until `is_over`, at least by one region,
+/// and the caller calls again before any other change. Control thread.
 class RemappedRegions {
  public:
+  using IsOver = absl::FunctionRef<bool()>;
+  struct Progress {
+    bool is_done = false;      ///< False: call again.
+    bool has_changed = false;  ///< Some regions changed; copies that began before may be running.
+  };
+
   explicit RemappedRegions(ProgramCore& core) : core_(core) {}
 
   /// Adds `memory` if parts of it refer to addresses.
   void Add(MemoryObject& memory);
   void Remove(MemoryObject& memory) { regions_.erase(&memory); }
-  /// Lets regions use the mappings of `memory` for what they copied there. True: some regions
-  /// changed, and copies that have begun may still be running.
-  bool Map(const MemoryObject& memory);
+  /// Lets regions use the mappings of `memory` for what they copied there.
+  Progress MapSome(const MemoryObject& memory, IsOver is_over);
   /// Lets regions that use `mapping`, or a part of it, copy again.
-  void Unmap(std::span<const uint8_t> mapping);
+  Progress UnmapSome(std::span<const uint8_t> mapping, IsOver is_over);
 
  private:
-  /// `segments`: the segments that `parts` point into, beside those of `memory`.
-  void Replace(MemoryObject& memory, std::vector<datapath::MrSegment> parts,
-               const std::vector<std::shared_ptr<Segment>>& segments);
+  /// A region, and what it becomes.
+  struct Change {
+    MemoryObject* memory;
+    datapath::MemoryRegion next;
+    std::vector<std::shared_ptr<Segment>> segments;  ///< Those that the parts of `next` point into.
+  };
+  /// Plans the change of a region: the parts that it will have, or none where it stays.
+  using Plan = absl::FunctionRef<std::vector<datapath::MrSegment>(const MemoryObject& memory)>;
+
+  /// `further`: what new parts may point into, beside the segments that the region has.
+  Progress ChangeSome(Plan plan, const std::vector<std::shared_ptr<Segment>>& further,
+                      IsOver is_over);
+  void Apply(std::vector<Change> changes) const;
 
   ProgramCore& core_;
   std::set<MemoryObject*> regions_;
+  MemoryObject* last_ = nullptr;  ///< The change under way has come to here.
+};
+
+/// Which pages of a segment are populated when a region over it is registered.
+enum class Populated : uint8_t {
+  kPresent,  ///< Those that the kernel says are there (mincore(2)). Holes of the file stay holes.
+  kAll,      ///< All. Of huge pages mincore says only which of them the daemon has mapped.
+  kNone,     ///< None: mincore does not tell the daemon. Workers' faults find the pages.
 };
 
 /// Memory that the daemon and a program both map: a memfd that replaced pages of the program, or a
@@ -57,8 +85,9 @@ struct Segment {
   GuardedMapping mapping;
   UserAccount* account = nullptr;  ///< Counts the segment, if set.
   bool is_own_file = false;        ///< The program's own file, which it can truncate.
-  bool may_write = true;           ///< The file allows it.
-  bool is_writable = false;        ///< Mapped writable, once a region needs it.
+  Populated populated = Populated::kPresent;
+  bool may_write = true;     ///< The file allows it.
+  bool is_writable = false;  ///< Mapped writable, once a region needs it.
 };
 
 /// Maps a segment so that a region with these rights can use it. Errors: InvalidArgument.
@@ -74,17 +103,20 @@ class Segments {
   absl::StatusOr<uint32_t> Create(const uroce_create_segment& request, Fd& file);
   /// Makes a segment from a mapping of the program's own file. Returns its handle. On an error the
   /// mapping stays with the caller, who unmaps it where that may take long.
-  absl::StatusOr<uint32_t> AddShared(Mapping&& mapping, bool writable);
+  absl::StatusOr<uint32_t> AddShared(Mapping&& mapping, bool writable, Populated populated);
   absl::StatusOr<std::shared_ptr<Segment>*> Find(uint32_t handle) const {
     return segments_.Find(handle);
   }
-  /// Call it when no region uses the segment or will. Afterwards no region reaches memory by it.
-  absl::Status Destroy(uint32_t handle);
+  /// Call it when no region uses the segment or will. Works until `is_over`. Once it returns true,
+  /// no region reaches memory by the segment; false: call it again before any other command.
+  /// Errors: InvalidArgument.
+  absl::StatusOr<bool> DestroySome(uint32_t handle, RemappedRegions::IsOver is_over);
   /// Does the same for some pages of a segment; the other pages stay.
-  absl::Status Trim(const uroce_trim_segment& request);
+  absl::StatusOr<bool> TrimSome(const uroce_trim_segment& request, RemappedRegions::IsOver is_over);
+  /// Destroys segments at the program's end, once no region uses any. Returns whether none is left.
+  bool EndSome(RemappedRegions::IsOver is_over) { return segments_.EndAll(is_over); }
 
  private:
-  absl::Status CheckMemory(uint64_t length) const;
   std::shared_ptr<Segment> Make(bool is_own_file) const;
   absl::StatusOr<uint32_t> Add(Mapping&& mapping, std::shared_ptr<Segment> segment);
 
@@ -97,19 +129,22 @@ class Segments {
 /// A memory region, and what it holds.
 struct MemoryObject {
   ProtectionDomain* pd = nullptr;
+  Use<ProtectionDomain> pd_use;  ///< While it is in the table of its program's regions.
   datapath::MemoryRegion region;
   uint64_t addr = 0;
-  std::unique_ptr<QuotaShare> parts;               ///< The share of its user's parts that it takes.
-  std::shared_ptr<Quota> program_quota;            ///< The program may be destroyed first.
-  std::unique_ptr<QuotaShare> parts_of_program;    ///< The share of its program's parts.
-  std::vector<std::shared_ptr<Segment>> segments;  ///< The targets of pointers in region.segments.
+  std::unique_ptr<QuotaShare> parts;             ///< The share of its user's parts that it takes.
+  std::shared_ptr<Quota> program_quota;          ///< The program may be destroyed first.
+  std::unique_ptr<QuotaShare> parts_of_program;  ///< The share of its program's parts.
+  /// The targets of pointers in region.segments. Of a region that is not published yet: one for
+  /// each mapped part, in their order. Then: each once, by rising addresses.
+  std::vector<std::shared_ptr<Segment>> segments;
   Domain::Use copied;              ///< Set if the program's helper reaches parts of it, or did.
   uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one will replace.
   /// A region without rights; keeps the key's place while `region` is being replaced.
   std::unique_ptr<datapath::MemoryRegion> stand_in;
   const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
-  /// Set by Hide and BeginDereg: the memory is free once Session::CopiesDone confirms this number
-  /// of copies.
+  /// Set by MakeWay and BeginDereg: the memory is free once Session::CopiesDone confirms this
+  /// number of copies.
   uint64_t copies_begun = 0;
   /// Counted by workers. It is outside of `region`, which is copied.
   std::unique_ptr<std::atomic<uint32_t>> bound_windows = std::make_unique<std::atomic<uint32_t>>(0);
@@ -126,26 +161,27 @@ class Regions : public ProgramPart {
   absl::StatusOr<std::unique_ptr<MemoryObject>> Plan(const uroce_reg_mr& request,
                                                      const uroce_mr_segment* segments) const;
   /// Hides the region that `memory` will replace from peers and workers, and lets older regions
-  /// reach the memory they copy by the mappings of `memory`. False: copies up to
-  /// memory.copies_begun may still be writing into that memory.
-  bool MakeWay(MemoryObject& memory);
+  /// reach the memory they copy by the mappings of `memory`. Works until `is_over`; false: call it
+  /// again before any other command. Once it returns true, copies up to memory.copies_begun may
+  /// still be writing into that memory.
+  bool MakeWay(MemoryObject& memory, RemappedRegions::IsOver is_over);
   /// Publishes the region to peers and workers. Its pages must be populated, and no copy may be
   /// running. A replacement takes the handle and key of the old region. Errors: ResourceExhausted.
   absl::StatusOr<uroce_reg_mr_reply> Publish(std::unique_ptr<MemoryObject> memory);
   absl::StatusOr<MemoryObject*> Find(uint32_t handle) const { return mrs_.Find(handle); }
-  /// Hides the region from peers and workers. The memory is the program's again once CopiesDone is
-  /// true and the object is destroyed. Errors: FailedPrecondition while windows are bound.
-  absl::StatusOr<std::unique_ptr<MemoryObject>> BeginDereg(uint32_t handle);
-  /// BeginDereg for all regions of a context, even with bound windows. They are kept here until
-  /// TakeEnded.
-  void EndAllOf(const Context& context) override;
-  std::vector<std::unique_ptr<MemoryObject>> TakeEnded() { return std::exchange(ended_, {}); }
+  /// Hides the region from peers and workers. The memory is the program's again once ReleaseSome
+  /// has returned true. Errors: FailedPrecondition while windows are bound.
+  absl::Status BeginDereg(uint32_t handle);
+  /// BeginDereg for regions of a context, even with bound windows.
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
+  /// False: a copy into memory of hidden regions is still running; ask again.
+  bool HiddenCopiesDone() const;
+  /// Releases hidden regions, whose copies are done, until `is_over`. Returns whether none is left.
+  bool ReleaseSome(absl::FunctionRef<bool()> is_over);
   /// False: a copy that began before is still running; ask again.
-  bool CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const;
   bool CopiesDone(uint64_t copies) const { return core_.session().CopiesDone(copies); }
 
-  void Unpublish() override;
-  void Release() override;
+  bool EndSome(absl::FunctionRef<bool()> is_over) override;
 
   /// For dumps.
   const HandleTable<MemoryObject>& table() const { return mrs_; }
@@ -158,10 +194,9 @@ class Regions : public ProgramPart {
                                               MemoryObject& memory) const;
   static absl::Status CheckUnbound(const MemoryObject& memory);
   /// BeginDereg, even with bound windows.
-  std::unique_ptr<MemoryObject> Take(uint32_t handle);
+  void Hide(uint32_t handle);
   void HideReplaced(const MemoryObject& memory);
   uroce_reg_mr_reply PublishReplacement(std::unique_ptr<MemoryObject> memory);
-  bool CopiesDone(const MemoryObject& memory) const;
 
   ProgramCore& core_;
   const Contexts& contexts_;
@@ -169,13 +204,18 @@ class Regions : public ProgramPart {
   RemappedRegions& remapped_;
   std::shared_ptr<Quota> mr_parts_;  ///< Each region counts its own parts.
   HandleTable<MemoryObject> mrs_;
-  std::vector<std::unique_ptr<MemoryObject>> ended_;  ///< Regions of contexts that ended.
+  std::vector<std::unique_ptr<MemoryObject>> hidden_;  ///< By rising copies_begun.
 };
 
-/// The number of bytes of the region that the daemon maps.
-uint64_t MappedBytes(const MemoryObject& memory);
-/// Populates all pages of the region: a worker must never page-fault. Any thread; takes about 0.1
-/// to 0.5 ms per MB. Errors: ResourceExhausted.
+/// Whether the region's pages are to be populated before it is published. Not for few pages of
+/// segments: a worker that makes them itself, once, takes less time than another thread does. A
+/// file of the program's may lack pages, which the answer to the registration says.
+bool NeedsPopulating(const MemoryObject& memory);
+/// Populates the pages of the region that its files have, so that a worker does not page-fault for
+/// them. A page that was never touched stays absent, and the worker that first reaches it makes it:
+/// registering alone allocates nothing. Any thread on which mincore(2) tells what `populated` of
+/// its segments says; takes about 0.1 to 0.5 ms per MB that is there, and waits while the program
+/// frees pages of these files. Call it before Publish. Errors: ResourceExhausted.
 absl::Status PopulateRegion(const MemoryObject& memory);
 
 }  // namespace uroce::nic

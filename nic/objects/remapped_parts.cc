@@ -53,7 +53,8 @@ class PartList {
  private:
   static bool Joins(const MrSegment& left, const MrSegment& right) {
     return left.mode == MrMode::kCopied && right.mode == MrMode::kCopied &&
-           left.reason == right.reason && left.follows_address == right.follows_address;
+           left.reason == right.reason && left.may_wait == right.may_wait &&
+           left.follows_address == right.follows_address;
   }
 
   std::vector<MrSegment> parts_;
@@ -120,15 +121,18 @@ std::vector<MrSegment> MapRemapped(const std::vector<MrSegment>& segments,
 }
 
 std::vector<MrSegment> CopyRemapped(const std::vector<MrSegment>& segments,
-                                    std::span<const uint8_t> mapping) {
+                                    std::span<const uint8_t> mapping, uint64_t room) {
+  constexpr uint64_t kMostOfASplit = 2;  // further parts
   const auto is_mapped = [&mapping](const MrSegment& part) { return IsMappedIn(part, mapping); };
   if (std::none_of(segments.begin(), segments.end(), is_mapped)) return {};
   PartList parts;
   for (const MrSegment& segment : segments) {
     if (!is_mapped(segment)) {
       parts.Add(segment);
-    } else if (parts.size() < kMaxRemappedParts) {
+    } else if (parts.size() < kMaxRemappedParts && room >= kMostOfASplit) {
+      const size_t before = parts.size();
       AddCopied(segment, mapping, parts);
+      room -= std::max(parts.size(), before + 1) - before - 1;
     } else {
       parts.Add(CopiedAgain(segment));
     }

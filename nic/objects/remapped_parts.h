@@ -23,8 +23,9 @@ std::vector<datapath::MrSegment> MapRemapped(const std::vector<datapath::MrSegme
                                              const std::vector<datapath::MrSegment>& newer);
 
 /// `segments` with the memory that refers to addresses and is mapped in `mapping` copied again.
-/// Parts are split for that, up to kMaxRemappedParts. Nothing when no part is affected.
+/// Parts are split for that, as long as they become at most `room` more and no more than
+/// kMaxRemappedParts; further ones are copied whole. Nothing when no part is affected.
 std::vector<datapath::MrSegment> CopyRemapped(const std::vector<datapath::MrSegment>& segments,
-                                              std::span<const uint8_t> mapping);
+                                              std::span<const uint8_t> mapping, uint64_t room);
 
 }  // namespace uroce::nic

@@ -2,30 +2,57 @@
 #include "nic/objects/resources.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/settings/config.h"
-#include "pipeline/datapath/thread/shared_rate.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/os/side_thread.h"
+#include "pipeline/os/unix_socket.h"
 
 namespace uroce::nic {
 
-UserAccount::UserAccount(uint32_t uid, const Limits& limits)
+namespace {
+
+/// A 64th is for root and the daemon's own user.
+Pool PoolOf(uint64_t size, uint64_t share = 1) { return {size, size / 64, share}; }
+
+}  // namespace
+
+Pools::Pools(const Limits& limits, uint64_t mapping_count, uint64_t memory_bytes)
+    : mappings(PoolOf(mapping_count)),
+      memory(PoolOf(memory_bytes, 3)),
+      queue_bytes(PoolOf(memory_bytes / 2)),
+      keys(PoolOf(limits.total_mrs)) {}
+
+UserAccount::UserAccount(uint32_t uid, const Limits& limits, Pools& pools)
     : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
       sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
-      mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
+      mappings{uid, limits.mappings_per_user, "--max-mappings-per-user", &pools.mappings},
       xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
       attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
-      queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"},
+      queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user",
+                  &pools.queue_bytes},
+      memory{uid, limits.memory_per_user, "--max-memory-per-user", &pools.memory},
       refusals_thread(std::make_shared<SideThread>()) {
   for (const KindRow& row : kKinds) {
     kinds_.push_back(
         {uid, limits.kinds.of(row.kind).of_user,
          absl::StrCat("--max-", absl::StrReplaceAll(row.setting, {{"_", "-"}}), "-per-user")});
+  }
+  for (const Kind kind : {Kind::kMr, Kind::kMw}) of(kind).pool = &pools.keys;
+  const bool is_privileged = uid == 0 || uid == geteuid();
+  for (Quota* const quota : {&mappings, &memory, &queue_bytes, &of(Kind::kMr), &of(Kind::kMw)}) {
+    quota->is_privileged = is_privileged;
   }
 }
 
@@ -38,7 +65,56 @@ void UserAccount::SetLimits(const Limits& limits) {
   xrc_files.limit = limits.kinds.of(Kind::kXrcd).of_user;
   attachments.limit = limits.attachments_per_user;
   queue_bytes.limit = limits.queue_bytes_per_user;
+  memory.limit = limits.memory_per_user;
   for (const KindRow& row : kKinds) of(row.kind).limit = limits.kinds.of(row.kind).of_user;
+}
+
+void UserAccount::ForgetRead() {
+  constexpr size_t kLooks = 64;
+  for (size_t i = std::min(kLooks, unread_.size()); i != 0; --i) {
+    next_unread_ = next_unread_ == 0 ? unread_.size() - 1 : next_unread_ - 1;
+    if (HasUnread(unread_[next_unread_].writer.get())) continue;
+    sockets.used -= unread_[next_unread_].places;
+    std::swap(unread_[next_unread_], unread_.back());
+    unread_.pop_back();
+  }
+}
+
+absl::StatusOr<UserSocket> UserSocket::Make(const char* kind, Holds holds, UserAccount& user,
+                                            Fd& reader) {
+  constexpr int kRecordBytes = 32 << 10;
+  user.ForgetRead();
+  UserSocket made;
+  made.places_ = holds == Holds::kRecords ? 1 : 3;
+  if (absl::Status status = user.sockets.Check(kind, made.places_); !status.ok()) return status;
+  absl::StatusOr<Fd> writer = MakeOneWaySocket(reader, holds == Holds::kRecords ? kRecordBytes : 0);
+  if (!writer.ok()) return writer.status();
+  made.writer_ = *std::move(writer);
+  made.user_ = &user;
+  user.sockets.used += made.places_;
+  return made;
+}
+
+UserSocket::UserSocket(UserSocket&& other) noexcept
+    : user_(std::exchange(other.user_, nullptr)),
+      places_(other.places_),
+      writer_(std::move(other.writer_)) {}
+
+UserSocket& UserSocket::operator=(UserSocket&& other) noexcept {
+  std::swap(user_, other.user_);
+  std::swap(places_, other.places_);
+  std::swap(writer_, other.writer_);
+  return *this;
+}
+
+UserSocket::~UserSocket() {
+  if (user_ == nullptr) return;
+  if (!HasUnread(writer_.get())) {
+    user_->sockets.used -= places_;
+    return;
+  }
+  shutdown(writer_.get(), SHUT_WR);  // The reader sees an end behind the contents.
+  user_->unread_.push_back({std::move(writer_), places_});
 }
 
 TableLimits LimitsOf(Kind kind, const Limits& limits, UserAccount& user) {
@@ -49,6 +125,7 @@ absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user,
                                   std::shared_ptr<SideThread> reaper) {
   absl::StatusOr<Fd> fd = MakeSharedFile("uroce-arena", UROCE_ARENA_BYTES);
   if (!fd.ok()) return fd.status();
+  KeepPages(fd->get());
   absl::StatusOr<Mapping> mapping = MapShared(fd->get(), UROCE_ARENA_BYTES);
   if (!mapping.ok()) return mapping.status();
   const uint64_t doorbells_end = UROCE_DOORBELLS_OFFSET + worker_count * sizeof(uroce_doorbells);
@@ -68,25 +145,67 @@ absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user,
 Arena::Arena(std::shared_ptr<Storage> storage, uint64_t queues_offset, Quota* of_user)
     : storage_(std::move(storage)),
       extents_(queues_offset, UROCE_ARENA_BYTES, kPageBytes),
+      reached_(queues_offset),
       share_(of_user) {}
 
 absl::StatusOr<uint64_t> Arena::Take(uint64_t length_bytes) {
-  const uint64_t rounded = extents_.RoundUp(length_bytes);
-  if (absl::Status status = share_.Check("queue", rounded); !status.ok()) return status;
   const std::optional<uint64_t> offset = extents_.Take(length_bytes);
-  if (offset) {
-    share_.Take(rounded);
-    return *offset;
+  if (!offset) {
+    return absl::ResourceExhaustedError(absl::StrCat("arena: no room for a queue of ", length_bytes,
+                                                     " bytes, ", extents_.free_bytes(),
+                                                     " are free"));
   }
-  return absl::ResourceExhaustedError(absl::StrCat("arena: no room for a queue of ", length_bytes,
-                                                   " bytes, ", extents_.free_bytes(), " are free"));
+  const uint64_t end = *offset + extents_.RoundUp(length_bytes);
+  const uint64_t more = end > reached_ ? end - reached_ : 0;
+  if (absl::Status status = share_.Check("queue", more); !status.ok()) {
+    extents_.Give(*offset, length_bytes);
+    return status;
+  }
+  share_.Take(more);
+  reached_ += more;
+  return *offset;
 }
 
 void Arena::Give(uint64_t offset, uint64_t length_bytes) {
-  fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-            static_cast<off_t>(extents_.RoundUp(length_bytes)));
-  extents_.Give(offset, length_bytes);
-  share_.Give(extents_.RoundUp(length_bytes));
+  const uint64_t rounded = extents_.RoundUp(length_bytes);
+  returned_.push_back({offset, rounded});
+  returned_bytes_ += rounded;
+}
+
+bool Arena::MustClear() const {
+  if (returned_.empty()) return false;
+  return returned_bytes_ >= kMostReturned || !share_.Check("queue", kLeastLeft).ok();
+}
+
+Arena::Returned Arena::TakeReturned() {
+  returned_bytes_ = 0;
+  return {storage_, std::exchange(returned_, {})};
+}
+
+void Arena::Reuse(const Returned& cleared) {
+  for (const ArenaRange& range : cleared.ranges) extents_.Give(range.offset, range.length_bytes);
+}
+
+// Reading a page of the file that is not there makes none, takes no lock that the program could
+// hold, and gives zeros.
+void Arena::Returned::Clear() const {
+  constexpr size_t kPiece = 16 * kPageBytes;
+  const std::unique_ptr<uint8_t[]> piece(new uint8_t[kPiece]);
+  const auto is_clear = [](const uint8_t* page) {
+    return page[0] == 0 && std::memcmp(page, page + 1, kPageBytes - 1) == 0;
+  };
+  for (const ArenaRange& range : ranges) {
+    const uint64_t end = range.offset + range.length_bytes;
+    for (uint64_t at = range.offset; at < end; at += kPiece) {
+      const uint64_t bytes = std::min<uint64_t>(kPiece, end - at);
+      const ssize_t got = pread(storage->fd.get(), piece.get(), bytes, static_cast<off_t>(at));
+      for (uint64_t page = 0; page < bytes; page += kPageBytes) {
+        const bool is_known = got == static_cast<ssize_t>(bytes);
+        if (is_known && is_clear(piece.get() + page)) continue;
+        std::memset(storage->mapping.data() + at + page, 0, kPageBytes);
+      }
+    }
+  }
 }
 
 }  // namespace uroce::nic

@@ -70,9 +70,10 @@ absl::StatusOr<SharedReceiveQueues::Plan> SharedReceiveQueues::MakePlan(
   if (!xrcd.ok()) return xrcd.status();
   const absl::StatusOr<CompletionQueueObject*> cq = cqs_.Find(request.cq);
   if (!cq.ok()) return cq.status();
-  const Context* const context = (*pd)->context;
-  if ((*xrcd)->context != context || (*cq)->context != context) {
-    return absl::InvalidArgumentError("srq: its xrcd, its cq and its pd are of several contexts");
+  if (absl::Status status =
+          CheckContext("srq", *(*pd)->context, {(*xrcd)->context, (*cq)->context});
+      !status.ok()) {
+    return status;
   }
   return Plan{*pd, *xrcd, *cq};
 }
@@ -122,18 +123,19 @@ uroce_create_srq_reply SharedReceiveQueues::Add(const Plan& plan,
   const uint32_t index = plan.xrcd != nullptr
                              ? plan.xrcd->domain->worker_index()
                              : core_.nic().numbers().queue_pairs.WorkerFor(std::nullopt);
-  std::unique_ptr<SharedReceiveObject> object(new SharedReceiveObject{
-      plan.pd, plan.xrcd, plan.cq, index, range, 0, datapath::SharedReceiveQueue(config)});
+  std::unique_ptr<SharedReceiveObject> object(
+      new SharedReceiveObject{Use(plan.pd),
+                              Use(plan.xrcd),
+                              Use(plan.cq),
+                              index,
+                              range,
+                              datapath::SharedReceiveQueue(config),
+                              {}});
   datapath::Worker& worker = core_.nic().workers().at(index);
   worker.Run([&] {
     worker.AddSharedReceiveQueue(&object->queue);
     worker.SetReceiveLimit(&object->queue, limit);
   });
-  ++plan.pd->users;
-  if (plan.xrcd != nullptr) {
-    ++plan.xrcd->users;
-    ++plan.cq->users;
-  }
   uroce_create_srq_reply reply{.handle = *srqs_.Add(std::move(object)),
                                .srqn = config.number,
                                .layout = Describe(range, config),
@@ -205,19 +207,13 @@ absl::StatusOr<uroce_destroy_srq_reply> SharedReceiveQueues::Destroy(uint32_t ha
   const absl::StatusOr<SharedReceiveObject*> found = srqs_.Find(handle);
   if (!found.ok()) return found.status();
   SharedReceiveObject& srq = **found;
-  if (srq.users != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("srq: ", srq.users, " queue pairs still take from it"));
-  }
+  if (absl::Status status = srq.users.CheckNone("srq"); !status.ok()) return status;
   datapath::Worker& worker = core_.nic().workers().at(srq.worker);
   datapath::SharedReceiveQueue* const leaving[] = {&srq.queue};
   worker.RemoveSharedReceiveQueues(leaving);
   const uroce_destroy_srq_reply reply{.async_events_reported = srq.queue.async_records(),
                                       .reserved = 0};
-  --srq.pd->users;
   if (srq.xrcd != nullptr) {
-    --srq.xrcd->users;
-    --srq.cq->users;
     core_.nic().numbers().srqs.Release(srq.queue.config().number, Nic::Now());
   }
   const ArenaRange range = srq.range;
@@ -226,27 +222,22 @@ absl::StatusOr<uroce_destroy_srq_reply> SharedReceiveQueues::Destroy(uint32_t ha
   return reply;
 }
 
-void SharedReceiveQueues::EndAllOf(const Context& context) {
-  for (const uint32_t srq :
-       srqs_.Handles([&](const auto& object) { return object.pd->context == &context; })) {
-    static_cast<void>(Destroy(srq));
-  }
+bool SharedReceiveQueues::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return srqs_.EndSome([&](const auto& object) { return object.pd->context == &context; }, is_over,
+                       [this](uint32_t srq) { MustEnd(Destroy(srq).status()); });
 }
 
-void SharedReceiveQueues::LeaveWorkers() {
-  std::map<uint32_t, std::vector<datapath::SharedReceiveQueue*>> of_worker;
-  srqs_.ForEach([&](uint32_t, SharedReceiveObject& object) {
-    of_worker[object.worker].push_back(&object.queue);
-  });
-  for (const auto& [worker, queues] : of_worker) {
-    core_.nic().workers().at(worker).RemoveSharedReceiveQueues(queues);
-  }
-}
-
-void SharedReceiveQueues::Release() {
-  srqs_.ForEach([this](uint32_t, SharedReceiveObject& srq) {
-    if (srq.xrcd == nullptr) return;
-    core_.nic().numbers().srqs.Release(srq.queue.config().number, Nic::Now());
+bool SharedReceiveQueues::EndSome(absl::FunctionRef<bool()> is_over) {
+  return srqs_.EndAll(is_over, [this](auto leaving) {
+    std::map<uint32_t, std::vector<datapath::SharedReceiveQueue*>> of_worker;
+    for (const auto& object : leaving) of_worker[object->worker].push_back(&object->queue);
+    for (const auto& [worker, queues] : of_worker) {
+      core_.nic().workers().at(worker).RemoveSharedReceiveQueues(queues);
+    }
+    for (const auto& object : leaving) {
+      if (object->xrcd == nullptr) continue;
+      core_.nic().numbers().srqs.Release(object->queue.config().number, Nic::Now());
+    }
   });
 }
 

@@ -4,26 +4,28 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/completion_queues.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
 #include "nic/objects/xrc.h"
-#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/work_queues.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
 struct SharedReceiveObject {
-  ProtectionDomain* pd = nullptr;
-  XrcdObject* xrcd = nullptr;           ///< Null unless of XRC.
-  CompletionQueueObject* cq = nullptr;  ///< Null unless of XRC.
-  uint32_t worker = 0;                  ///< The worker of the queue pairs that use it.
+  Use<ProtectionDomain> pd;
+  Use<XrcdObject> xrcd;           ///< Null unless of XRC.
+  Use<CompletionQueueObject> cq;  ///< Null unless of XRC.
+  uint32_t worker = 0;            ///< The worker of the queue pairs that use it.
   ArenaRange range;
-  uint32_t users = 0;
   datapath::SharedReceiveQueue queue;
+  Users users;
 };
 
 /// Control thread.
@@ -40,9 +42,8 @@ class SharedReceiveQueues : public ProgramPart {
   absl::StatusOr<uroce_query_srq_reply> Query(uint32_t handle);
   absl::StatusOr<uroce_destroy_srq_reply> Destroy(uint32_t handle);
 
-  void EndAllOf(const Context& context) override;
-  void LeaveWorkers() override;
-  void Release() override;
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
+  bool EndSome(absl::FunctionRef<bool()> is_over) override;
 
   /// For dumps.
   const HandleTable<SharedReceiveObject>& table() const { return srqs_; }

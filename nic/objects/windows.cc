@@ -37,7 +37,6 @@ absl::StatusOr<uroce_alloc_mw_reply> Windows::Alloc(const uroce_alloc_mw& reques
     core_.nic().numbers().keys.Release(key, Nic::Now());
     return absl::ResourceExhaustedError("mw: the daemon's table is full, see --max-total-mr");
   }
-  ++(*pd)->users;
   return uroce_alloc_mw_reply{*mws_.Add(std::move(made)), key};
 }
 
@@ -47,7 +46,6 @@ absl::Status Windows::Dealloc(uint32_t handle) {
   core_.nic().keys().Unpublish(&object->entry);
   core_.AwaitGrace();
   End(*object);
-  --object->pd->users;
   return absl::OkStatus();
 }
 
@@ -56,20 +54,17 @@ void Windows::End(const WindowObject& object) {
   core_.nic().numbers().keys.Release(object.window.key(), Nic::Now());
 }
 
-void Windows::EndAllOf(const Context& context) {
-  for (const uint32_t mw :
-       mws_.Handles([&](const WindowObject& its) { return its.pd->context == &context; })) {
-    static_cast<void>(Dealloc(mw));
-  }
+bool Windows::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return mws_.EndSome([&](const WindowObject& its) { return its.pd->context == &context; }, is_over,
+                      [this](uint32_t mw) { MustEnd(Dealloc(mw)); });
 }
 
-void Windows::Unpublish() {
-  mws_.ForEach(
-      [this](uint32_t, WindowObject& object) { core_.nic().keys().Unpublish(&object.entry); });
-}
-
-void Windows::Release() {
-  mws_.ForEach([this](uint32_t, WindowObject& object) { End(object); });
+bool Windows::EndSome(absl::FunctionRef<bool()> is_over) {
+  return mws_.EndAll(is_over, [this](auto leaving) {
+    for (const auto& object : leaving) core_.nic().keys().Unpublish(&object->entry);
+    core_.AwaitGrace();
+    for (const auto& object : leaving) End(*object);
+  });
 }
 
 }  // namespace uroce::nic

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory windows of a program. Workers bind them (pipeline/datapath/memory/memory_window.h).
+// Memory windows of a program. Workers bind them (pipeline/datapath/memory/memory_keys.h).
 #pragma once
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
 #include "pipeline/datapath/memory/memory_keys.h"
-#include "pipeline/datapath/memory/memory_window.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
 struct WindowObject {
   WindowObject(ProtectionDomain* its_pd, datapath::MemoryWindow::Type type, uint32_t key);
-  ProtectionDomain* pd;
+  Use<ProtectionDomain> pd;
   datapath::MemoryWindow window;
   datapath::MemoryRegion entry;  ///< Its entry in the table of keys.
 };
@@ -31,9 +32,8 @@ class Windows : public ProgramPart {
   /// Frees the window, bound or not; it grants no access any more.
   absl::Status Dealloc(uint32_t handle);
 
-  void EndAllOf(const Context& context) override;
-  void Unpublish() override;
-  void Release() override;
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
+  bool EndSome(absl::FunctionRef<bool()> is_over) override;
 
   /// For dumps.
   const HandleTable<WindowObject>& table() const { return mws_; }

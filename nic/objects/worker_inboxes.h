@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/datapath/capture/packet_history.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/os/fd.h"
 

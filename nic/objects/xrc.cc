@@ -10,10 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/devices/nic_device.h"
+#include "nic/objects/completion_queues.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/numbers.h"
 #include "nic/objects/queue_pair_object.h"
 #include "nic/objects/resources.h"
+#include "nic/objects/shared_receive_queues.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/shared_memory.h"
@@ -46,10 +48,10 @@ datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page
 XrcTarget::XrcTarget(std::shared_ptr<XrcDomain> domain, Qpn qpn)
     : domain_(std::move(domain)),
       object_{&domain_->device(),
-              nullptr,
-              nullptr,
-              nullptr,
-              nullptr,
+              {},
+              {},
+              {},
+              {},
               IBV_QPT_XRC_RECV,
               {},
               {},
@@ -173,18 +175,14 @@ absl::StatusOr<uint32_t> Xrc::OpenDomain(const uroce_open_xrcd& request) {
                       : core_.nic().xrc_domains().Open(core_.nic(), device, std::move(*file),
                                                        request.oflags, core_.uid());
   if (!domain.ok()) return domain.status();
-  ++(*context)->users;
-  return xrcds_.Add(std::make_unique<XrcdObject>(XrcdObject{*context, *std::move(domain)}));
+  return xrcds_.Add(
+      std::unique_ptr<XrcdObject>(new XrcdObject{Use(*context), *std::move(domain), {}}));
 }
 
 absl::Status Xrc::CloseDomain(uint32_t handle) {
   const absl::StatusOr<XrcdObject*> xrcd = xrcds_.Find(handle);
   if (!xrcd.ok()) return xrcd.status();
-  if ((*xrcd)->users != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("xrcd: ", (*xrcd)->users, " objects of the program still belong to it"));
-  }
-  --(*xrcd)->context->users;
+  if (absl::Status status = (*xrcd)->users.CheckNone("xrcd"); !status.ok()) return status;
   xrcds_.Remove(handle);
   return absl::OkStatus();
 }
@@ -216,10 +214,9 @@ absl::StatusOr<uroce_target_reply> Xrc::OpenTarget(const uroce_open_target& requ
 
 uroce_target_reply Xrc::AddTarget(XrcdObject& xrcd, std::shared_ptr<XrcTarget> target,
                                   uint64_t user_handle) {
-  ++xrcd.users;
   XrcTarget& its = *target;
   auto opened = std::make_unique<OpenedTarget>(OpenedTarget{
-      &xrcd, std::move(target),
+      Use(&xrcd), std::move(target),
       datapath::EventRecords(core_.RecordsOn(xrcd.context->events), user_handle), user_handle});
   its.AddOpener(&opened->events);
   ++open_counts_[its.qpn().value()];
@@ -243,31 +240,26 @@ absl::StatusOr<uroce_destroy_qp_reply> Xrc::CloseTarget(uint32_t handle) {
   opened.target->RemoveOpener(&opened.events);
   const uroce_destroy_qp_reply reply{.async_events_reported = opened.events.written(),
                                      .reserved = 0};
-  --opened.xrcd->users;
   const auto count = open_counts_.find(opened.target->qpn().value());
   if (--count->second == 0) open_counts_.erase(count);
   targets_.Remove(handle & ~kTargetBit);
   return reply;
 }
 
-void Xrc::CloseTargetsOf(const Context& context) {
-  for (const uint32_t target : targets_.Handles(
-           [&](const OpenedTarget& opened) { return opened.xrcd->context == &context; })) {
-    static_cast<void>(CloseTarget(target));
-  }
+bool Xrc::CloseSomeTargetsOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return targets_.EndSome(
+      [&](const OpenedTarget& opened) { return opened.xrcd->context == &context; }, is_over,
+      [this](uint32_t target) { MustEnd(CloseTarget(target).status()); });
 }
 
-void Xrc::CloseAllTargets() {
-  for (const uint32_t target : targets_.Handles([](const OpenedTarget&) { return true; })) {
-    static_cast<void>(CloseTarget(target));
-  }
+bool Xrc::CloseSomeTargets(absl::FunctionRef<bool()> is_over) {
+  return targets_.EndSome([](const OpenedTarget&) { return true; }, is_over,
+                          [this](uint32_t target) { MustEnd(CloseTarget(target).status()); });
 }
 
-void Xrc::EndAllOf(const Context& context) {
-  for (const uint32_t xrcd :
-       xrcds_.Handles([&](const XrcdObject& object) { return object.context == &context; })) {
-    static_cast<void>(CloseDomain(xrcd));
-  }
+bool Xrc::EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) {
+  return xrcds_.EndSome([&](const XrcdObject& object) { return object.context == &context; },
+                        is_over, [this](uint32_t xrcd) { MustEnd(CloseDomain(xrcd)); });
 }
 
 }  // namespace uroce::nic

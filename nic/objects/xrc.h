@@ -11,15 +11,17 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/lifetimes.h"
 #include "nic/objects/program_core.h"
 #include "nic/objects/queue_pair_object.h"
 #include "nic/objects/resources.h"
-#include "pipeline/datapath/queue/notification.h"
+#include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/work_queues.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
@@ -130,14 +132,14 @@ class XrcDomains {
 
 /// A domain that one program has opened.
 struct XrcdObject {
-  Context* context = nullptr;
+  Use<Context> context;
   std::shared_ptr<XrcDomain> domain;
-  uint32_t users = 0;
+  Users users;
 };
 
 /// A target queue pair that one program has opened.
 struct OpenedTarget {
-  XrcdObject* xrcd = nullptr;
+  Use<XrcdObject> xrcd;
   std::shared_ptr<XrcTarget> target;
   datapath::EventRecords events;
   uint64_t user_handle = 0;
@@ -155,7 +157,10 @@ class Xrc : public ProgramPart {
   absl::StatusOr<XrcdObject*> FindDomain(uint32_t handle) const;
   absl::Status CloseDomain(uint32_t handle);
   /// Closes its domains, which have no objects any more.
-  void EndAllOf(const Context& context) override;
+  bool EndSomeOf(const Context& context, absl::FunctionRef<bool()> is_over) override;
+  bool EndSome(absl::FunctionRef<bool()> is_over) override {
+    return xrcds_.EndAll(is_over) && files_.EndAll(is_over);
+  }
 
   /// The target's handle is a queue pair handle: Modify, query and destroy commands accept it.
   absl::StatusOr<uroce_target_reply> CreateTarget(const uroce_create_target& request);
@@ -166,8 +171,10 @@ class Xrc : public ProgramPart {
   bool HasTarget(Qpn qpn) const { return open_counts_.contains(qpn.value()); }
   /// Closes one handle. The target exists while any program has it open.
   absl::StatusOr<uroce_destroy_qp_reply> CloseTarget(uint32_t handle);
-  void CloseTargetsOf(const Context& context);
-  void CloseAllTargets();
+  /// As EndSomeOf, for the targets that it has opened.
+  bool CloseSomeTargetsOf(const Context& context, absl::FunctionRef<bool()> is_over);
+  /// As EndSome.
+  bool CloseSomeTargets(absl::FunctionRef<bool()> is_over);
 
   /// For dumps.
   const HandleTable<OpenedTarget>& targets() const { return targets_; }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/paths/host_stack.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
+#include "nic/base/log.h"
 #include "nic/net/address.h"
 
 namespace uroce::nic {
@@ -67,11 +66,11 @@ void HostStack::Tell(const HostEvent& event) {
     case HostEvent::Kind::kAddressUsable:
       return listener_.on_addresses();
     case HostEvent::Kind::kAddressLost:
-      spdlog::warn("{}: {} has the address {}, which is not used here", name_, FormatMac(event.mac),
-                   address);
+      LogWarning("{}: {} has the address {}, which is not used here", name_, FormatMac(event.mac),
+                 address);
       return listener_.on_addresses();
     case HostEvent::Kind::kAddressContested:
-      spdlog::warn("{}: {} uses our address {} too", name_, FormatMac(event.mac), address);
+      LogWarning("{}: {} uses our address {} too", name_, FormatMac(event.mac), address);
       return;
     case HostEvent::Kind::kNeighbour:
       return listener_.on_neighbour(event.who, event.mac);

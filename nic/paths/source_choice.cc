@@ -47,10 +47,15 @@ std::optional<SourceAddress> SourceChoice::FindOwner(const Gid& address, int ifi
   return std::nullopt;
 }
 
-absl::StatusOr<SourceAddress> SourceChoice::Choose(const Gid& destination, int ifindex) {
+absl::StatusOr<SourceAddress> SourceChoice::Choose(const Gid& destination, int ifindex,
+                                                   std::span<const NetDevice* const> used) {
   if (cm::IsOfHost(destination)) return OfHost(destination);
   if (const auto owner = FindOwner(destination, ifindex)) {
-    return OtherEnd(*owner).value_or(*owner);
+    const std::optional<SourceAddress> other = OtherEnd(*owner);
+    const auto is_used = [used](const NetDevice* device) {
+      return std::ranges::find(used, device) != used.end();
+    };
+    return !other || (is_used(owner->device) && !is_used(other->device)) ? *owner : *other;
   }
   if (ifindex == 0) {
     if (const auto source = OnLinkOfOwnHost(destination)) return *source;

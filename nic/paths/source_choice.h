@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -34,12 +35,15 @@ class SourceChoice {
   /// link-local and the program has named the interface, or 0.
   std::optional<SourceAddress> FindOwner(const Gid& address, int ifindex) const;
   /// Chooses the source for a destination. The two ends of an in-process wire reach each other by
-  /// the wire, and an own address is reached from itself. Otherwise the order is: on-link prefixes
+  /// the wire, and an own address is reached from itself. A program that uses devices (`used`), the
+  /// owner of the destination and not the other end of its wire, reaches the owner from itself,
+  /// as with a kernel. Otherwise the order is: on-link prefixes
   /// of ports that are hosts of their own, routes of the kernel, gateways of such ports. An address
   /// of the host as a whole (cm::IsOfHost) stands for an address of the first device with a link.
   /// Errors: Unavailable: there is no route; NotFound: the route's interface belongs to no device,
   /// or no device has an address of the family.
-  absl::StatusOr<SourceAddress> Choose(const Gid& destination, int ifindex);
+  absl::StatusOr<SourceAddress> Choose(const Gid& destination, int ifindex,
+                                       std::span<const NetDevice* const> used = {});
 
  private:
   absl::StatusOr<SourceAddress> OfHost(const Gid& destination) const;

@@ -276,7 +276,8 @@ Result Client::ChooseSource(const Endpoint& endpoint, const SocketAddress& desti
                            !environment_.FindAddress(destination.address, destination.scope_id);
   if (leaves_host) return Result::kInvalid;
   if (!endpoint.attachment) {
-    return environment_.ChooseSource(destination.address, destination.scope_id, source);
+    return environment_.ChooseSource(endpoints_.OwnerOf(endpoint).client, destination.address,
+                                     destination.scope_id, source);
   }
   source = *endpoint.attachment;
   return Result::kOk;

@@ -59,7 +59,7 @@ class Client {
 
   // ---- connections and services of datagrams ----
   /// Binds an endpoint that is not bound. `backlog`: requests that may wait for TakeRequest; others
-  /// are dropped, and peers repeat them. 0 counts as 1024, which is also the maximum.
+  /// are rejected (kConsumerDefined). 0 counts as 1024, which is also the maximum.
   Result Listen(EndpointId id, uint32_t backlog);
   /// The program has received the kConnectRequest whose event had this `id`.
   Result TakeRequest(EndpointId id);

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "nic/rdma_cm/types.h"
-#include "pipeline/wire/psn.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::nic::rdma_cm {
 

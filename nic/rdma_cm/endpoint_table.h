@@ -26,7 +26,7 @@ struct EndpointLimits {
 
 /// The program that endpoints belong to.
 struct Owner {
-  uint32_t client = 0;  ///< Shown by `uroce cm`; not used here.
+  uint32_t client = 0;  ///< The program's number in the daemon.
   uint32_t uid = 0;
   bool is_privileged = false;
 };

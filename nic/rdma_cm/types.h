@@ -188,10 +188,12 @@ class Environment {
 
   /// The device that has `address`. `scope_id`: see SocketAddress; 0 if it does not matter.
   virtual std::optional<Attachment> FindAddress(const Gid& address, uint32_t scope_id) = 0;
-  /// Chooses the source address for packets to `destination` when the program has not. If
-  /// `destination` is an address of the host as a whole (cm::IsOfHost), a device's address stands
-  /// for it. Errors: kNoRoute; kNoDevice: the route leads by none of the daemon's devices.
-  virtual Result ChooseSource(const Gid& destination, uint32_t scope_id, Attachment& source) = 0;
+  /// Chooses the source address for packets of the program `client` (Owner::client) to
+  /// `destination` when the program has not. If `destination` is an address of the host as a whole
+  /// (cm::IsOfHost), a device's address stands for it. Errors: kNoRoute; kNoDevice: the route leads
+  /// by none of the daemon's devices.
+  virtual Result ChooseSource(uint32_t client, const Gid& destination, uint32_t scope_id,
+                              Attachment& source) = 0;
   /// Resolves the next hop's MAC, on behalf of a program of `user`. The handler is called once,
   /// unless cancelled, and never from within this call.
   virtual LookupId FindNeighbour(const Attachment& source, const Gid& destination, uint32_t user,

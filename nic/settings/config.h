@@ -179,13 +179,15 @@ struct Limits {
   uint32_t cm_ids_per_user = 1u << 15;
   uint32_t cm_joins_per_user = 512;
   uint32_t attachments_per_user = 512;
+  /// The daemon lowers the next one to a quarter, and memory_per_user to three quarters, of the
+  /// memory that it can have (nic/base/memory_limit.h).
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                 ///< At a time.
   uint32_t total_mrs = 1u << 18;          ///< In the daemon, including windows.
   uint32_t total_connections = 1u << 17;  ///< Being set up, established, or in time wait.
   uint64_t rate_per_user_bps = 0;         ///< The most that a user's queue pairs send. 0: no limit.
-  uint64_t memory_per_user = 64ull << 30;  ///< Bytes of registered memory that the daemon maps.
-  uint64_t capture_bytes = 256ull << 20;   ///< Size of the ring of one capture.
+  uint64_t memory_per_user = 1ull << 46;  ///< Bytes of registered memory that the daemon maps.
+  uint64_t capture_bytes = 256ull << 20;  ///< Size of the ring of one capture.
 };
 
 /// A setting port, wire or switch, and the NICs that it makes.

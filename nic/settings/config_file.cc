@@ -66,9 +66,9 @@ std::string FieldKey(const std::string& device_kind, const std::string& key) {
 }
 
 /// Collects the settings of one file. Underscores and hyphens are the same in keys.
-class Reader {
+class TableReader {
  public:
-  explicit Reader(std::string name) : name_(std::move(name)) {}
+  explicit TableReader(std::string name) : name_(std::move(name)) {}
 
   absl::Status Read(const toml::table& file) {
     for (const Entry& entry : InFileOrder(file)) {
@@ -184,7 +184,7 @@ class Reader {
 absl::StatusOr<std::vector<Setting>> ParseConfigFile(absl::string_view text,
                                                      const std::string& name) {
   try {
-    Reader reader(name);
+    TableReader reader(name);
     if (absl::Status status = reader.Read(toml::parse(std::string(text))); !status.ok())
       return status;
     return reader.TakeSettings();

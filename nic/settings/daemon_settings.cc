@@ -172,7 +172,8 @@ std::vector<Row> FixedRows() {
       {{"max_rate_per_user", false, true,
         "bits per second that one user's programs send together, such as 1G"},
        RateTarget{&Limits::rate_per_user_bps}},
-      {{"max_memory_per_user", false, true, "bytes of mapped memory of one user's programs"},
+      {{"max_memory_per_user", false, true,
+        "bytes of mapped memory of one user's programs, at most three quarters of the memory"},
        &Limits::memory_per_user,
        1 << 20,
        uint64_t{1} << 46},
@@ -194,7 +195,7 @@ const std::vector<Row>& Rows() {
 }
 
 /// The value at a target as text.
-struct Reader {
+struct ValueReader {
   const Config& config;
   std::string operator()(std::string Config::*text) const { return config.*text; }
   std::string operator()(bool Config::*flag) const { return config.*flag ? "true" : "false"; }
@@ -297,7 +298,7 @@ const std::vector<SettingInfo>& SettingInfos() {
 
 std::string ValueOf(const std::string& key, const Config& config) {
   for (const Row& row : Rows()) {
-    if (row.info.key == key) return std::visit(Reader{config}, row.target);
+    if (row.info.key == key) return std::visit(ValueReader{config}, row.target);
   }
   return "";
 }

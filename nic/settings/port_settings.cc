@@ -137,8 +137,6 @@ absl::Status CheckNetwork(const DeviceConfig& device) {
 
 namespace {
 
-constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
-constexpr uint32_t kMaxMtu = 9600;
 constexpr uint32_t kMaxQueues = 16;
 
 // ';' stands for ',' inside a field.
@@ -191,12 +189,12 @@ absl::Status SetIp(const std::string& text, DeviceConfig& device) {
 }
 
 absl::Status SetMtu(const std::string& text, DeviceConfig& device) {
-  if (absl::SimpleAtoi(text, &device.mtu_bytes) && device.mtu_bytes >= kMinMtu &&
-      device.mtu_bytes <= kMaxMtu) {
+  if (absl::SimpleAtoi(text, &device.mtu_bytes) && device.mtu_bytes >= kMinMtuBytes &&
+      device.mtu_bytes <= kMaxMtuBytes) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("mtu \"", text, "\" is not a number from ", kMinMtu, " to ", kMaxMtu));
+      absl::StrCat("mtu \"", text, "\" is not a number from ", kMinMtuBytes, " to ", kMaxMtuBytes));
 }
 
 absl::Status SetQueues(const std::string& text, DeviceConfig& device) {

@@ -3,6 +3,7 @@
 // daemon runs. Pure.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ absl::Status CheckNetwork(const DeviceConfig& device);
 inline constexpr absl::string_view kSelectiveRepeatKey = "selective-repeat";
 inline constexpr absl::string_view kRateKey = "rate";
 inline constexpr absl::string_view kIcrcKey = "icrc";
+
+inline constexpr uint32_t kMinMtuBytes = 352;  ///< Path MTU 256 and its headers.
+inline constexpr uint32_t kMaxMtuBytes = 9600;
 
 /// A field, and its parser. Errors: one line that says what would be right, without the origin.
 struct PortField {

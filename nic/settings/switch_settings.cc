@@ -19,8 +19,6 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint32_t kMostPorts = 64;
-constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
-constexpr uint32_t kMaxMtu = 9600;
 constexpr uint64_t kMinBuffer = 10'000;
 constexpr uint64_t kMaxBuffer = 1'000'000'000;
 constexpr absl::Duration kMaxDelay = absl::Seconds(1);
@@ -111,11 +109,11 @@ absl::Status SetOnOff(absl::string_view key, absl::string_view value, absl::stri
 }
 
 /// A key and its parser.
-struct Field {
+struct SwitchField {
   absl::string_view key;
   absl::Status (*set)(const std::string& value, SwitchSettings& settings);
 };
-constexpr Field kFields[] = {
+constexpr SwitchField kSwitchFields[] = {
     {"name",
      [](const std::string& value, SwitchSettings& settings) {
        settings.name = value;
@@ -161,7 +159,7 @@ constexpr Field kFields[] = {
      }},
     {"mtu",
      [](const std::string& value, SwitchSettings& settings) {
-       return SetNumber("mtu", value, kMinMtu, kMaxMtu, settings.mtu_bytes);
+       return SetNumber("mtu", value, kMinMtuBytes, kMaxMtuBytes, settings.mtu_bytes);
      }},
     {"selective-repeat",
      [](const std::string& value, SwitchSettings& settings) {
@@ -229,7 +227,7 @@ uint32_t HostQueueBytes(uint64_t rate_bps) {
 const std::vector<std::string>& SwitchKeys() {
   static const auto* const keys = [] {
     auto* made = new std::vector<std::string>{"cc", "cc.PARAMETER"};
-    for (const Field& field : kFields) made->emplace_back(field.key);
+    for (const SwitchField& field : kSwitchFields) made->emplace_back(field.key);
     return made;
   }();
   return *keys;
@@ -238,7 +236,7 @@ const std::vector<std::string>& SwitchKeys() {
 absl::Status SetSwitchField(const std::string& key, const std::string& value,
                             SwitchSettings& settings) {
   if (IsCongestionKey(key)) return SetCongestion(key, value, settings.congestion);
-  for (const Field& field : kFields) {
+  for (const SwitchField& field : kSwitchFields) {
     if (field.key == key) return field.set(value, settings);
   }
   return absl::InvalidArgumentError(absl::StrCat("unknown key \"", key, "\"",

@@ -52,11 +52,21 @@ Files::Files(rdma_cm::Service& service, const rdma_cm::Owner& owner,
       client_(service, owner, std::move(has_queue_pair),
               [this](const rdma_cm::Event& event) { OnEvent(event); }) {}
 
-void Files::Close(FileId file) {
-  File* found = FindFile(file);
-  if (found == nullptr) return;
-  while (!found->ids.empty()) RemoveId(*found->ids.begin());
-  files_.erase(file);
+// Events go first, so that no id looks for its own among all of them. An id has kEventsPerId in the
+// mean at most.
+bool Files::CloseSome(FileId file, uint32_t most) {
+  const auto found = files_.find(file);
+  if (found == files_.end()) return true;
+  File& its = found->second;
+  its.is_closing = true;
+  for (size_t left = most * kEventsPerId; left != 0 && !its.events.empty(); --left) {
+    its.events.pop_back();
+  }
+  if (!its.events.empty()) return false;
+  for (; most != 0 && !its.ids.empty(); --most) RemoveId(*its.ids.begin());
+  if (!its.ids.empty()) return false;
+  files_.erase(found);
+  return true;
 }
 
 Answer Files::Write(FileId file_id, FileId old_file_id, std::span<const uint8_t> bytes) {
@@ -122,6 +132,7 @@ void Files::OnMulticast(const rdma_cm::Event& event) {
 
 void Files::Enqueue(FileId file, const WaitingEvent& event) {
   File& its = files_.at(file);
+  if (its.is_closing) return;
   its.events.push_back(event);
   if (signal_(file)) ++its.signals;
 }
@@ -181,14 +192,15 @@ int Files::MigrateId(Call& call) {
 
 Files::File* Files::FindFile(FileId file) {
   const auto found = files_.find(file);
-  return found == files_.end() ? nullptr : &found->second;
+  const bool is_open = found != files_.end() && !found->second.is_closing;
+  return is_open ? &found->second : nullptr;
 }
 
 int Files::FindId(FileId file, IdNumber number, Id*& id) {
   const auto found = ids_.find(number);
   if (found == ids_.end()) return ENOENT;
   id = &found->second;
-  return id->file == file ? 0 : EINVAL;
+  return id->file == file && FindFile(file) != nullptr ? 0 : EINVAL;
 }
 
 Files::IdNumber Files::AddId(FileId file, const Id& id) {

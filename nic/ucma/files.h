@@ -88,8 +88,12 @@ class Files {
 
   /// Opens `file`, which must not be open.
   void Open(FileId file) { files_.try_emplace(file); }
-  /// Closes `file` and destroys all ids that belong to it.
-  void Close(FileId file);
+  /// Closes `file`, which takes no commands any more, and destroys up to `most` of the ids that
+  /// belong to it. Returns false while some are left: then call it again.
+  bool CloseSome(FileId file, uint32_t most);
+  void Close(FileId file) {
+    while (!CloseSome(file, UINT32_MAX / kEventsPerId)) continue;
+  }
   /// Executes a command written to `file`. `old_file`: the file from which MIGRATE_ID takes the id.
   Answer Write(FileId file, FileId old_file, std::span<const uint8_t> bytes);
 
@@ -127,6 +131,7 @@ class Files {
     std::deque<WaitingEvent> events;
     std::set<IdNumber> ids;
     uint32_t signals = 0;  ///< Sent, and not yet reported in an answer. 0 only without events.
+    bool is_closing = false;
   };
   /// A command and the file that it was written to.
   struct Call {

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <string_view>
 
-#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::capture {
 namespace {

@@ -28,10 +28,10 @@ inline constexpr uint32_t kFrameOverheadBytes = 8 + 4 + 12;
 
 /// How senders react to congestion.
 enum class Profile : uint8_t {
-  kOff,       ///< To losses alone, by a window (window.h). No CNPs are sent.
+  kOff,       ///< To losses alone, by a window (flow.h). No CNPs are sent.
   kDcqcn,     ///< To CNPs, as the DCQCN paper defines (dcqcn.h).
   kDcqcnMlx,  ///< To CNPs, with the integer arithmetic of NVIDIA's NICs (dcqcn.h).
-  kDelay,     ///< To round-trip times by a window (window.h), and to CNPs as kDcqcn.
+  kDelay,     ///< To round-trip times by a window (flow.h), and to CNPs as kDcqcn.
 };
 inline constexpr int kProfiles = 4;
 
@@ -128,7 +128,7 @@ struct Environment {
   /// Round trips are measured by the network's time.
   Nanos lag{};
   /// How long packets that arrived since the thread's last turn may have waited for it; 0 where
-  /// that is the time of a turn. Peers that agree to it are told (pipeline/wire/acknowledgement.h).
+  /// that is the time of a turn. Peers that agree to it are told (pipeline/wire/packet.h).
   Nanos host_delay{};
 
   bool is_on() const { return settings.profile != Profile::kOff; }

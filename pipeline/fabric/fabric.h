@@ -102,7 +102,7 @@ struct RouteEdge {
   uint32_t link = 0;
 };
 
-/// Distance is the number of links. A value: it is computed anew when a link goes down or up.
+/// Distance is the number of links. A value: it is computed again when a link goes down or up.
 class Routes {
  public:
   Routes() = default;

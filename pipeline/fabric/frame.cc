@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::fabric {
 namespace {

@@ -12,15 +12,23 @@
 namespace uroce {
 namespace {
 
-constexpr int kUnchanged = -1;
+/// The ID for files of the calling thread: setfsuid and setfsgid return the previous one, and
+/// change nothing for an ID that there is not.
+uint32_t FileId(long call) { return static_cast<uint32_t>(syscall(call, -1)); }
 
-// Uses system calls, because the functions of the C library change all threads. Where nothing
-// changes, no call is made: a user namespace may forbid its root to set groups.
+bool ChangeFileId(long call, uint32_t id) {
+  syscall(call, id);
+  return FileId(call) == id;
+}
+
+// The IDs for files alone: the kernel lets a user schedule each thread whose effective user it is,
+// so it could take the daemon's thread its CPU time. Uses system calls, because the functions of
+// the C library change all threads. Where nothing changes, no call is made: a user namespace may
+// forbid its root to set groups, and a thread that acts for the user already may set nothing.
 bool ChangeIds(const Credentials& user) {
-  if (user.uid == geteuid() && user.gid == getegid()) return true;
-  return syscall(SYS_setgroups, 0, nullptr) == 0 &&
-         syscall(SYS_setresgid, kUnchanged, user.gid, kUnchanged) == 0 &&
-         syscall(SYS_setresuid, kUnchanged, user.uid, kUnchanged) == 0;
+  if (FileId(SYS_setfsuid) == user.uid && FileId(SYS_setfsgid) == user.gid) return true;
+  return syscall(SYS_setgroups, 0, nullptr) == 0 && ChangeFileId(SYS_setfsgid, user.gid) &&
+         ChangeFileId(SYS_setfsuid, user.uid);
 }
 
 /// The capabilities of a thread, by system calls: libcap-ng keeps what it reads in memory of its

@@ -24,11 +24,11 @@ struct Credentials {
 /// The effective capabilities of the calling thread, as such bits.
 uint64_t EffectiveCapabilities();
 
-/// Makes the kernel judge what the calling thread does from now on as done by `user`, with those of
-/// its capabilities that are in `capabilities`, and with no further groups if `user` is another
-/// one. Real and saved user IDs stay, so that the user can neither signal nor trace the thread:
-/// that would reach the whole process. A process that is not root's and may not change its user
-/// keeps it. False: the system refused; do nothing for the user then.
+/// Makes the kernel judge what the calling thread does to files from now on as done by `user`, with
+/// those of its capabilities that are in `capabilities`, and with no further groups if `user` is
+/// another one. The user can neither signal, trace nor schedule the thread, since it gets the
+/// user's IDs for files alone (credentials(7)). A process that is not root's and may not change its
+/// user keeps it. False: the system refused; do nothing for the user then.
 [[nodiscard]] bool ActFor(const Credentials& user, uint64_t capabilities = 0);
 
 /// Whether the calling thread has a capability, as capabilities(7) numbers them (CAP_NET_ADMIN...).

@@ -4,7 +4,9 @@
 #include "pipeline/os/shared_memory.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -41,6 +43,13 @@ absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length) {
   if (ftruncate(fd.get(), static_cast<off_t>(length)) != 0) return SystemError("ftruncate", errno);
   if (fcntl(fd.get(), F_ADD_SEALS, kSizeSeals) != 0) return SystemError("sealing a memfd", errno);
   return fd;
+}
+
+// No seal does so for a file that other processes are still to map for writing. The flag of an
+// inode does (ioctl_iflags(2)).
+void KeepPages(int fd) {
+  int flags = FS_IMMUTABLE_FL;
+  ioctl(fd, FS_IOC_SETFLAGS, &flags);
 }
 
 absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable) {

@@ -20,6 +20,10 @@ namespace uroce {
 /// Makes a sparse memfd of `length` bytes, sealed against any change of its size: no program can
 /// shrink it under a mapping.
 absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length);
+/// Makes the kernel refuse to free pages of such a file (fallocate, MADV_REMOVE) before it takes
+/// any lock: threads that touch pages which a program is freeing wait for it, for seconds if it has
+/// mapped them often enough. Needs CAP_LINUX_IMMUTABLE and Linux 6.0, and does nothing without.
+void KeepPages(int fd);
 /// Maps the first `length` bytes for reading and writing, or for reading alone. No page is touched.
 absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable = true);
 /// Makes a memfd with these bytes, sealed against every change.

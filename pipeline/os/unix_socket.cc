@@ -3,6 +3,8 @@
 // processes write to, and streams that a slow reader does not delay.
 #include "pipeline/os/unix_socket.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -77,7 +79,7 @@ absl::Status CheckServerListens(const std::string& path) {
 }
 
 // Data that a program sent here would stay until the daemon closes the socket, with fds in it.
-absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader) {
+absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader, int send_buffer_bytes) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return SystemError("socketpair", errno);
@@ -85,7 +87,16 @@ absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader) {
   reader.Reset(ends[0]);
   Fd writer(ends[1]);
   if (shutdown(writer.get(), SHUT_RD) != 0) return SystemError("shutdown", errno);
+  if (send_buffer_bytes != 0) {
+    setsockopt(writer.get(), SOL_SOCKET, SO_SNDBUF, &send_buffer_bytes, sizeof(send_buffer_bytes));
+  }
   return writer;
+}
+
+// The kernel counts the memory of messages. A last byte is still counted while one is being freed.
+bool HasUnread(int socket) {
+  int bytes = 0;
+  return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 1;
 }
 
 namespace {

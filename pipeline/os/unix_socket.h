@@ -29,7 +29,13 @@ absl::Status CheckServerListens(const std::string& path);
 /// cannot send; the program may set its flags. A pipe would not do: a read whose page fault never
 /// ends, in memory served by the reader's own file system, keeps the pipe's lock, and every write
 /// waits for it, non-blocking or not. A socket's sender takes no lock of its reader.
-absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader);
+/// `send_buffer_bytes` bounds the kernel memory of what nobody has read, to about twice as much; 0
+/// leaves it to the kernel, which takes some 210 KB.
+absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader, int send_buffer_bytes = 0);
+
+/// Whether something that was sent on a Unix socket is in the queue of its reader. What a reader
+/// has not read leaves the queue when the reader's end is closed.
+bool HasUnread(int socket);
 
 /// The daemon's end of a Unix socket that untrusted processes write to. No call blocks.
 ///

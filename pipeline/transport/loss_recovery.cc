@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss recovery and congestion control of a requester: when it may send, what it sends again, and
-// when it gives up (docs/protocol/transport.md, section 3.3; pipeline/transport/loss-recovery.md).
 #include "pipeline/transport/loss_recovery.h"
 
 #include <algorithm>
 
-#include "pipeline/transport/kept_packets.h"
-#include "pipeline/transport/request_packet.h"
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/transport/selective_repeat.h"
+#include "pipeline/transport/send_queue.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
 namespace {
+
+/// The round trip by which a probe waits before one was measured. A program that sends as soon as
+/// it has accepted a connection is often earlier than the peer's queue pair, which drops the
+/// packet, and ACK timeouts of rdma_cm are seconds.
+constexpr Nanos kUnknownRoundTrip{70'000'000};
 
 /// The packet to probe with. Normally the last one sent, because its answer tells of all before. If
 /// the last work is a READ, or too much is in flight, the oldest one: nobody knows whether the READ
@@ -83,11 +86,11 @@ void LossRecovery::FillLost(TxPacket& packet) {
 
 void LossRecovery::OnResponse(const wire::TransportHeader& response, Nanos now) {
   if (!selective_.active()) return;
-  probe_.OnResponse();
-  StartProbeTimer(now);
-  peer_delay_ = wire::HostDelayOf(response.host_delay);
   const bool is_data = wire::OperationOf(response.opcode) != wire::Opcode::kAcknowledge;
   const bool is_nak = !is_data && (response.aeth.syndrome & wire::kSyndromeKindMask) != 0;
+  is_nak ? probe_.OnResponse() : probe_.OnResponse(now, round_trip_.smoothed());
+  StartProbeTimer(now);
+  peer_delay_ = wire::HostDelayOf(response.host_delay);
   // A NAK acknowledges packets before its PSN; other responses acknowledge their PSN too.
   bool arrived = is_nak ? round_trip_.CoversBefore(response.psn) : round_trip_.Covers(response.psn);
   // Of resent requests, a data response shows only the arrival of its own, not of those before it.
@@ -240,10 +243,9 @@ void LossRecovery::StopTimers() {
 }
 
 void LossRecovery::StartProbeTimer(Nanos now) {
-  // No probe before the first round trip: the time of an answer is not known yet.
-  const bool runs = works_.InFlight() != 0 && !rnr_.waiting() && round_trip_.measured();
-  if (!runs) return probe_.Stop();
-  probe_.Start(now, round_trip_.smoothed(), timer_.timeout());
+  if (works_.InFlight() == 0 || rnr_.waiting()) return probe_.Stop();
+  const Nanos round_trip = round_trip_.measured() ? round_trip_.smoothed() : kUnknownRoundTrip;
+  probe_.Start(now, round_trip, timer_.timeout());
 }
 
 void LossRecovery::Probe(Nanos now) {

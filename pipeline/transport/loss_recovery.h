@@ -1,24 +1,270 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss recovery and congestion control of a requester: when it may send, what it sends again, and
-// when it gives up (docs/protocol/transport.md, section 3.3; pipeline/transport/loss-recovery.md).
+// Loss recovery and congestion control of a requester: when it may send, what it sends again, when
+// it gives up, and the timers by which it does so (docs/protocol/transport.md, section 3.3;
+// pipeline/transport/loss-recovery.md).
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 
 #include "pipeline/base/types.h"
-#include "pipeline/congestion/window.h"
-#include "pipeline/transport/effect.h"
+#include "pipeline/congestion/flow.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/selective_repeat.h"
 #include "pipeline/transport/send_queue.h"
-#include "pipeline/transport/timers.h"
 #include "pipeline/transport/work.h"
-#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
+
+// The timers of a requester: ACK timeout, wait after an RNR NAK, tail loss probe; the round trips
+// and retries by which they go (docs/protocol/transport.md, section 3.3).
+
+// Durations that attributes and packets carry as five-bit codes.
+
+/// Local ACK timeout: 4.096 us * 2^code, code 0 means never (docs/protocol/transport.md,
+/// section 3.3).
+constexpr Nanos AckTimeout(uint8_t code) {
+  return code == 0 ? kNever : Nanos(int64_t{4096} << (code & 31));
+}
+
+/// The least wait of a requester after an RNR NAK (docs/protocol/transport.md, section 3.3).
+constexpr Nanos RnrWait(uint8_t code) {
+  constexpr std::array<uint32_t, 32> kTensOfMicroseconds = {
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return Nanos(10'000) * kTensOfMicroseconds[code & 31];
+}
+
+/// How many retries a requester has without progress (docs/protocol/transport.md, section 3.3).
+/// A count of retries that progress refills. Pure.
+class RetryBudget {
+ public:
+  /// Range: 0 to 7.
+  void Configure(uint8_t limit) { limit_ = left_ = limit; }
+  void Refill() { left_ = limit_; }
+  /// False: none is left.
+  [[nodiscard]] bool Take() {
+    if (left_ == 0) return false;
+    --left_;
+    return true;
+  }
+  uint8_t limit() const { return limit_; }
+  /// The number of retries taken since the last refill.
+  uint8_t taken() const { return static_cast<uint8_t>(limit_ - left_); }
+
+ private:
+  uint8_t limit_ = 0;
+  uint8_t left_ = 0;
+};
+
+/// The ACK timeout of a requester (docs/protocol/transport.md, section 3.3).
+/// Pure, owned by a LossRecovery.
+class AckTimer {
+ public:
+  /// `code`: 0 to 31, 0 = no timeout.
+  void Configure(uint8_t code) { timeout_ = AckTimeout(code); }
+  /// The timeout of the attribute; kNever when the code is 0.
+  Nanos timeout() const { return timeout_; }
+  /// When the timer expires; kNever while it does not run.
+  Nanos deadline() const { return deadline_; }
+  bool running() const { return deadline_ != kNever; }
+
+  /// Starts the timer at `now`. Each timeout in a row makes the wait longer. `round_trip` is 0
+  /// where no round trip is measured.
+  void Start(Nanos now, Nanos round_trip) {
+    deadline_ = timeout_ == kNever ? kNever : now + Wait(round_trip);
+  }
+  void Stop() { deadline_ = kNever; }
+  /// Returns true when the timer has expired at `now`. It then counts a timeout and stops.
+  bool Expire(Nanos now) {
+    if (now < deadline_) return false;
+    deadline_ = kNever;
+    backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
+    return true;
+  }
+  /// Resets the count of timeouts: something new was acknowledged, or the queue pair is reset.
+  void ForgetTimeouts() { backoff_ = 0; }
+  /// True when nothing was acknowledged since the last timeout.
+  bool timed_out() const { return backoff_ != 0; }
+
+ private:
+  /// Each timeout in a row doubles the next one, up to 4 times the attribute, which is as late as a
+  /// requester may expire. A slow peer, which needs more time than the attribute, would otherwise
+  /// receive the same packets again and again, and have more work each time.
+  static constexpr uint8_t kMaxBackoff = 2;
+  /// Where round trips are measured, the timer waits for this many of them, within the same bounds:
+  /// a peer that always answers late has not lost the packets.
+  static constexpr int64_t kRoundTrips = 3;
+
+  Nanos Wait(Nanos round_trip) const {
+    const Nanos longest = timeout_ * (1 << kMaxBackoff);
+    return std::max(timeout_ * (1 << backoff_), std::min(round_trip * kRoundTrips, longest));
+  }
+
+  Nanos deadline_ = kNever;
+  Nanos timeout_ = kNever;
+  uint8_t backoff_ = 0;  ///< Timeouts since the last progress, up to kMaxBackoff.
+};
+
+/// The wait of a requester after an RNR NAK, before it sends again
+/// (docs/protocol/transport.md, section 3.3).
+/// Pure, owned by a LossRecovery.
+class RnrTimer {
+ public:
+  /// `retry`: rnr_retry, 0 to 7, 7 = for ever.
+  void Configure(uint8_t retry) { retries_.Configure(retry); }
+  /// True during a wait: nothing is sent before the deadline.
+  bool waiting() const { return deadline_ != kNever; }
+  Nanos deadline() const { return deadline_; }
+  /// True when an RNR NAK of `psn` says nothing new: the wait is for that packet or a later one.
+  bool IsKnown(wire::Psn psn) const { return waiting() && psn_.Since(psn) >= 0; }
+
+  /// Takes one retry. False: no retry is left.
+  [[nodiscard]] bool TakeRetry() { return for_ever() || retries_.Take(); }
+  /// Describes the resend after the wait, by the retry that was taken last.
+  Resend resend() const {
+    return {.cause = ResendCause::kRnrNak,
+            .number = retries_.taken(),
+            .limit = for_ever() ? Resend::kForEver : retries_.limit()};
+  }
+  /// Waits for `psn`, which was refused.
+  void Start(wire::Psn psn, Nanos deadline) {
+    psn_ = psn;
+    deadline_ = deadline;
+  }
+  void Stop() { deadline_ = kNever; }
+  /// True: the wait has just ended.
+  bool Expire(Nanos now) {
+    if (now < deadline_) return false;
+    deadline_ = kNever;
+    return true;
+  }
+  /// Something new is acknowledged: all before `una`.
+  void OnProgress(wire::Psn una) {
+    retries_.Refill();
+    // Acknowledged packets before the refused one do not end the wait.
+    if (una.Since(psn_) > 0) deadline_ = kNever;
+  }
+
+ private:
+  static constexpr uint8_t kForEver = 7;
+  bool for_ever() const { return retries_.limit() == kForEver; }
+
+  Nanos deadline_ = kNever;
+  wire::Psn psn_;  ///< The packet that was refused last.
+  RetryBudget retries_;
+};
+
+/// The longest silence of a peer that ended without a repeated packet: how late its thread may be
+/// without a loss. A silence counts for kMemory at least, and for twice that at most.
+/// Pure, owned by a TailLossProbe.
+class LongestSilence {
+ public:
+  void Note(Nanos silence, Nanos now) {
+    if (now - began_ >= kMemory) {
+      before_ = now - began_ < kMemory * 2 ? newest_ : Nanos(0);
+      newest_ = Nanos(0);
+      began_ = now;
+    }
+    newest_ = std::max(newest_, silence);
+  }
+  Nanos At(Nanos now) const {
+    return now - began_ < kMemory * 2 ? std::max(newest_, before_) : Nanos(0);
+  }
+  void Reset() { newest_ = before_ = Nanos(0); }
+
+ private:
+  static constexpr Nanos kMemory{1'000'000'000};
+
+  Nanos began_{0};  ///< Since then newest_ counts.
+  Nanos newest_{0};
+  Nanos before_{0};  ///< Of the kMemory before began_.
+};
+
+/// The timer of tail loss probes: a requester that has received nothing for some round trips
+/// resends a packet (pipeline/transport/loss-recovery.md).
+/// Each probe without an answer doubles the wait for the next one. A wait has kParts parts, and a
+/// look at the timer ends at most one of them: an owner that has stood still looks at what arrived
+/// meanwhile before it looks at the timer again, and nothing is sent again that only lies there.
+/// A peer whose thread had no CPU was silent without a loss: the wait grows with such silences.
+/// Pure, owned by a LossRecovery.
+class TailLossProbe {
+ public:
+  /// The end of this part of the wait.
+  Nanos deadline() const { return deadline_; }
+  /// Starts the timer at `now` if the probe is due before `ack_timeout` (kNever when there is
+  /// none). Range: `round_trip` > 0.
+  void Start(Nanos now, Nanos round_trip, Nanos ack_timeout) {
+    const Nanos silence = std::min(silences_.At(now) * kSilences, kMostForSilence);
+    const Nanos wait =
+        std::max({round_trip * kRoundTrips, kLeastWait, silence}) * (int64_t{1} << unanswered_);
+    const Nanos longest = ack_timeout == kNever ? kLongestWait : ack_timeout;
+    if (unanswered_ == 0) silent_since_ = now;
+    part_ = Nanos(wait.count() / kParts);
+    parts_left_ = kParts;
+    deadline_ = wait < longest ? now + part_ : kNever;
+  }
+  void Stop() { deadline_ = kNever; }
+  /// True when a probe is due at `now`. The timer is then stopped.
+  bool Expire(Nanos now) {
+    if (now < deadline_) return false;
+    deadline_ = --parts_left_ == 0 ? kNever : now + part_;
+    if (parts_left_ != 0) return false;
+    unanswered_ = std::min<uint8_t>(unanswered_ + 1, kMaxUnanswered);
+    probed_ = now;
+    return true;
+  }
+  /// A response has come that tells of a loss, or tells nothing of the time before it.
+  void OnResponse() { unanswered_ = 0; }
+  /// A response that tells of no loss has come, while round trips take `round_trip`.
+  void OnResponse(Nanos now, Nanos round_trip) {
+    // The time behind the deadline is that of an owner that has not looked yet, not of the peer.
+    if (deadline_ != kNever && EndedByItself(now, round_trip)) {
+      silences_.Note(std::min(now, deadline_) - silent_since_, now);
+    }
+    unanswered_ = 0;
+  }
+  void Reset() {
+    deadline_ = kNever;
+    unanswered_ = 0;
+    silences_.Reset();
+  }
+
+ private:
+  /// A probe waits for kRoundTrips without a response, and at least for kLeastWait:
+  /// acknowledgements wait for the end of a burst, and programs wait for a CPU.
+  static constexpr int64_t kRoundTrips = 3;
+  static constexpr Nanos kLeastWait{100'000};
+  /// It waits for kSilences times the longest silence that ended by itself, but for no more than
+  /// kMostForSilence because of that.
+  static constexpr int64_t kSilences = 2;
+  static constexpr Nanos kMostForSilence{8'000'000};
+  /// What answers a probe comes about a round trip after it. A response that comes sooner than half
+  /// of one, or later than this many, would have come without the probe.
+  static constexpr int64_t kLateRoundTrips = 4;
+  /// The longest wait for a probe of a queue pair without an ACK timeout.
+  static constexpr Nanos kLongestWait{64'000'000};
+  static constexpr uint8_t kMaxUnanswered = 16;
+  static constexpr uint8_t kParts = 4;
+
+  bool EndedByItself(Nanos now, Nanos round_trip) const {
+    if (unanswered_ == 0) return true;
+    const Nanos since_probe = now - probed_;
+    return since_probe * 2 < round_trip || since_probe > round_trip * kLateRoundTrips;
+  }
+
+  Nanos deadline_ = kNever;
+  Nanos part_{0};
+  uint8_t parts_left_ = 0;  ///< Of the wait that runs.
+  uint8_t unanswered_ = 0;  ///< Probes since the last response.
+  Nanos silent_since_{0};   ///< The last response, or when the first packet after it was sent.
+  Nanos probed_{0};         ///< The last probe.
+  LongestSilence silences_;
+};
 
 /// Go-back-N: decides when a requester resends all from the oldest unacknowledged packet on, and
 /// whether that costs a retry (docs/protocol/transport.md, section 3.3).
@@ -222,7 +468,7 @@ class LossRecovery {
   GoBackN go_back_;
   RoundTrip round_trip_;
   TailLossProbe probe_;
-  Nanos peer_delay_{0};  ///< That the newest response told (pipeline/wire/acknowledgement.h).
+  Nanos peer_delay_{0};  ///< That the newest response told (pipeline/wire/packet.h).
   SelectiveRepeat selective_;
   Losses losses_;
 };

@@ -4,11 +4,11 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 
 #include "pipeline/base/types.h"
 #include "pipeline/congestion/settings.h"
 #include "pipeline/wire/packet.h"
-#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
 
@@ -125,7 +125,7 @@ struct RcConfig {
   uint8_t max_responder_resources = 16;  ///< Upper bound of max_dest_rd_atomic.
   /// The most request packets in flight. A READ counts as one: max_rd_atomic bounds the responses.
   /// With a responder that agrees to selective repeat, the window may grow beyond this
-  /// (pipeline/congestion/window.h).
+  /// (pipeline/congestion/flow.h).
   uint32_t max_in_flight_packets = 256;
   /// Receive works come from a shared receive queue.
   bool shared_receive = false;

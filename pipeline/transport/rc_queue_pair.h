@@ -7,12 +7,10 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/congestion/settings.h"
-#include "pipeline/transport/effect.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/requester.h"
 #include "pipeline/transport/responder.h"
 #include "pipeline/transport/work.h"
-#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {

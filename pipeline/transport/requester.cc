@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/transport/requester.h"
 
-#include "pipeline/transport/request_packet.h"
-#include "pipeline/transport/request_shape.h"
-#include "pipeline/transport/timers.h"
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/transport/loss_recovery.h"
+#include "pipeline/transport/send_queue.h"
+#include "pipeline/transport/work.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
 namespace {

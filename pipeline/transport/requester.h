@@ -6,10 +6,9 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/transport/acknowledgements.h"
-#include "pipeline/transport/effect.h"
 #include "pipeline/transport/loss_recovery.h"
 #include "pipeline/transport/queue_pair_types.h"
+#include "pipeline/transport/responder_state.h"
 #include "pipeline/transport/send_queue.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"

@@ -7,8 +7,7 @@
 #include <cassert>
 #include <utility>
 
-#include "pipeline/wire/acknowledgement.h"
-#include "pipeline/wire/psn.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
 
@@ -16,12 +15,6 @@ namespace uroce::transport {
 // section 4.1, and executes them.
 
 using Kind = RequestShape::Kind;
-
-namespace {
-
-constexpr uint32_t kAtomicBytes = 8;
-
-}  // namespace
 
 Responder::Responder(const RcConfig& config, QueuePairCounters& counters, EventSet& events)
     : counters_(counters),

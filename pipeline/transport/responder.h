@@ -6,13 +6,9 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/transport/acknowledgements.h"
-#include "pipeline/transport/effect.h"
-#include "pipeline/transport/inbound_message.h"
-#include "pipeline/transport/kept_packets.h"
 #include "pipeline/transport/queue_pair_types.h"
-#include "pipeline/transport/request_shape.h"
-#include "pipeline/transport/responder_resources.h"
+#include "pipeline/transport/responder_state.h"
+#include "pipeline/transport/selective_repeat.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
 

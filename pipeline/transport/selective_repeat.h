@@ -1,19 +1,218 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selective repeat at a requester: which packets and responses are lost, according to the maps of
-// its responder, and which packets it resends one by one (pipeline/transport/loss-recovery.md).
+// Selective repeat. At a responder: which packets it has behind a hole. At a requester: which
+// packets and responses are lost, according to the maps of its responder, and which packets it
+// resends one by one (pipeline/transport/loss-recovery.md).
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 
-#include "pipeline/transport/packet_set.h"
 #include "pipeline/transport/send_queue.h"
-#include "pipeline/transport/timers.h"
 #include "pipeline/transport/work.h"
-#include "pipeline/wire/acknowledgement.h"
-#include "pipeline/wire/psn.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
+
+// A set of PSNs within a window: a bitmap.
+
+/// Members lie within a window of kWindow PSNs. The owner moves the window, and erases members
+/// before the window moves past them.
+class PacketSet {
+ public:
+  static constexpr uint32_t kWindow = 2048;
+
+  bool empty() const { return count_ == 0; }
+  bool Contains(wire::Psn psn) const { return (WordOf(psn) & BitOf(psn)) != 0; }
+  void Insert(wire::Psn psn) {
+    count_ += !Contains(psn);
+    WordOf(psn) |= BitOf(psn);
+  }
+  void Erase(wire::Psn psn) {
+    count_ -= Contains(psn);
+    WordOf(psn) &= ~BitOf(psn);
+  }
+  void Erase(wire::Psn from, uint32_t packets) {
+    if (packets >= kWindow) return Clear();
+    for (; packets != 0 && !empty(); --packets, from = from + 1) Erase(from);
+  }
+  void Clear() {
+    if (!empty()) words_ = {};
+    count_ = 0;
+  }
+  /// The bits of the 64 PSNs from `from` on; bit 0 is `from`.
+  uint64_t Word(wire::Psn from) const {
+    const uint32_t skipped = from.value() % kWordBits;
+    const uint64_t low = WordOf(from) >> skipped;
+    return skipped == 0 ? low : low | WordOf(from + kWordBits) << (kWordBits - skipped);
+  }
+  void Insert(wire::Psn from, uint64_t bits) {
+    Change(from, bits, [](uint64_t word, uint64_t changed) { return word | changed; });
+  }
+  void Erase(wire::Psn from, uint64_t bits) {
+    Change(from, bits, [](uint64_t word, uint64_t changed) { return word & ~changed; });
+  }
+  /// The distance from `from` to the first member; kWindow when there is none.
+  uint32_t ToMember(wire::Psn from) const { return Scan(from, 0); }
+  /// The distance from `from` to the first PSN that is no member; kWindow when all are members.
+  uint32_t ToGap(wire::Psn from) const { return Scan(from, ~uint64_t{0}); }
+
+ private:
+  static constexpr uint32_t kWordBits = 64;
+  static constexpr uint32_t kWords = kWindow / kWordBits;
+
+  static uint64_t BitOf(wire::Psn psn) { return uint64_t{1} << (psn.value() % kWordBits); }
+  uint64_t& WordOf(wire::Psn psn) { return words_[psn.value() / kWordBits % kWords]; }
+  const uint64_t& WordOf(wire::Psn psn) const { return words_[psn.value() / kWordBits % kWords]; }
+  /// Applies `make` to the one or two words that hold the 64 PSNs from `from` on.
+  template <typename Make>
+  void Change(wire::Psn from, uint64_t bits, Make&& make) {
+    const uint32_t skipped = from.value() % kWordBits;
+    ChangeWord(WordOf(from), bits << skipped, make);
+    if (skipped != 0) ChangeWord(WordOf(from + kWordBits), bits >> (kWordBits - skipped), make);
+  }
+  template <typename Make>
+  void ChangeWord(uint64_t& word, uint64_t bits, Make&& make) {
+    const uint64_t made = make(word, bits);
+    count_ += static_cast<uint32_t>(std::popcount(made) - std::popcount(word));
+    word = made;
+  }
+  /// The distance from `from` to the first bit that is set after exclusive or with `flip`.
+  uint32_t Scan(wire::Psn from, uint64_t flip) const {
+    const uint32_t skipped = from.value() % kWordBits;
+    for (uint32_t word = 0; word <= kWords; ++word) {
+      uint64_t bits = WordOf(from + word * kWordBits) ^ flip;
+      if (word == 0) bits &= ~uint64_t{0} << skipped;
+      const uint32_t distance = word * kWordBits + static_cast<uint32_t>(std::countr_zero(bits));
+      if (bits != 0) return distance - skipped < kWindow ? distance - skipped : kWindow;
+    }
+    return kWindow;
+  }
+
+  std::array<uint64_t, kWords> words_{};
+  uint32_t count_ = 0;
+};
+
+// Selective repeat at a responder: the set of packets that it has behind a hole in the PSNs. The
+// shell keeps the packets themselves, and gives each back in its turn.
+
+static_assert(PacketSet::kWindow <= wire::kMaxKeptPackets);
+
+/// How many PSNs from ePSN on a responder keeps: their map fits into a packet of the path MTU.
+constexpr uint32_t KeptWindow(PathMtu mtu) {
+  return std::min(PacketSet::kWindow, (mtu.bytes() - wire::kKeptMapHeaderBytes) * 8);
+}
+
+/// The packets behind a hole in the PSNs, and whether the requester has agreed to selective repeat.
+/// Pure, of fixed size, owned by a Responder. The set is allocated only when selective repeat is
+/// offered: otherwise nothing is ever kept.
+///
+/// PSNs: expected_ (ePSN) .. end_ (no packet from there on has come). Members lie in between, less
+/// than a KeptWindow ahead of ePSN. A READ request takes the PSNs of its responses, and all of them
+/// are members.
+class KeptPackets {
+ public:
+  /// `offered`: the requester may agree to selective repeat.
+  explicit KeptPackets(bool offered) : set_(offered ? std::make_unique<Set>() : nullptr) {}
+
+  /// Sets whether the requester understands selective acknowledgements.
+  void SetSelective(bool agreed) { selective_ = agreed && set_ != nullptr; }
+  bool is_selective() const { return selective_; }
+  /// Forgets what was kept; `expected` becomes ePSN.
+  void Start(wire::Psn expected);
+
+  /// Whether a packet ahead of ePSN has come.
+  bool is_open() const { return open_; }
+  /// Whether the packet at ePSN is kept: its turn has come.
+  bool is_next_kept() const { return next_kept_; }
+  /// Whether the shell keeps at least one packet.
+  bool keeps() const { return set_ != nullptr && !set_->psns.empty(); }
+
+  // ---- needs selective repeat to be offered ----
+  bool Contains(wire::Psn psn) const { return set_->psns.Contains(psn); }
+  /// The shell keeps the packet `psn`, which takes `packets` PSNs, all within the window.
+  void Insert(wire::Psn psn, uint32_t packets);
+  /// The packet `psn` came and is not kept: it must come again.
+  void NoteSeen(wire::Psn psn);
+  /// The shell has given back the packet `psn`.
+  void Erase(wire::Psn psn);
+  /// Moves ePSN to `expected`: all packets before were executed.
+  void Advance(wire::Psn expected);
+  /// The map of a selective acknowledgement. Valid until the next call. Needs is_open().
+  std::span<const uint8_t> Map();
+
+ private:
+  struct Set {
+    PacketSet psns;
+    std::array<uint8_t, wire::kMaxKeptMapBytes> map;
+  };
+  /// Keeps what each packet needs to know beside the set, which few packets touch.
+  void Look() {
+    open_ = end_ != expected_;
+    next_kept_ = Contains(expected_);
+  }
+
+  const std::unique_ptr<Set> set_;
+  wire::Psn expected_;
+  wire::Psn end_;
+  bool selective_ = false;
+  bool open_ = false;
+  bool next_kept_ = false;
+};
+
+// Selective repeat at a requester.
+
+/// Measures the round-trip time of a requester.
+/// Measures one round trip at a time. A round begins with a packet that is sent, and ends when
+/// that packet, or one sent later, is known to have arrived. Pure, owned by a LossRecovery.
+class RoundTrip {
+ public:
+  /// The packet `psn` is sent: begins a round unless one is under way.
+  void OnSent(wire::Psn psn, Nanos now) {
+    if (began_ != kNever) return;
+    began_ = now;
+    first_ = psn;
+  }
+  /// Whether `psn` was sent for the first time in this round: its arrival ends the round.
+  bool Covers(wire::Psn psn) const { return psn.Since(first_) >= 0; }
+  /// Whether a packet before `end` was sent for the first time in this round.
+  bool CoversBefore(wire::Psn end) const { return end.Since(first_) > 0; }
+  /// A packet of this round has arrived. False: no round is under way, and nothing changes.
+  bool End(Nanos now) {
+    if (began_ == kNever) return false;
+    const Nanos sample = now - began_;
+    const int64_t change = (sample - smoothed_).count() / kSmoothing;
+    smoothed_ = measured() ? smoothed_ + Nanos(change) : sample;
+    began_ = kNever;
+    newest_ = sample;
+    return true;
+  }
+  /// Gives up the round under way: its packets are sent again.
+  void GiveUp() { began_ = kNever; }
+  /// Forgets all that was measured.
+  void Reset() {
+    began_ = kNever;
+    smoothed_ = Nanos();
+  }
+
+  bool measured() const { return smoothed_ != Nanos(); }
+  /// The newest round-trip time; 0 when none was measured since the last call.
+  Nanos TakeNewest() { return std::exchange(newest_, Nanos()); }
+  /// The smoothed round-trip time; 0 when none was measured yet.
+  Nanos smoothed() const { return smoothed_; }
+
+ private:
+  /// A new sample has a weight of 1 / kSmoothing.
+  static constexpr int64_t kSmoothing = 8;
+
+  Nanos began_ = kNever;
+  Nanos smoothed_;
+  Nanos newest_;
+  wire::Psn first_;
+};
 
 /// The packets that a requester resends one by one, because its responder has named them.
 /// Pure, of fixed size, owned by a Requester. Members lie less than a window behind the oldest

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The works of a send queue, from Post until their completion is polled: their order, their PSNs,
-// their progress and their failure.
 #include "pipeline/transport/send_queue.h"
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 // (docs/protocol/transport.md, sections 6.1, 9 and 10).
 #include "pipeline/transport/unreliable_queue_pair.h"
 
-#include "pipeline/transport/request_packet.h"
-#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/send_queue.h"
+#include "pipeline/transport/work.h"
 
 namespace uroce::transport {
 namespace {

@@ -6,14 +6,11 @@
 
 #include <cstdint>
 
-#include "pipeline/transport/effect.h"
-#include "pipeline/transport/inbound_message.h"
 #include "pipeline/transport/queue_pair_types.h"
-#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/responder_state.h"
 #include "pipeline/transport/send_queue.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
-#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work requests as the transport core sees them, the completions that it returns, and why a packet
-// was refused or sent again. Scatter/gather lists, inline bytes and lkeys stay with the shell: the
-// core names local bytes by work slot.
+// Work requests as the transport core sees them, how they become requests, the accesses to memory
+// that packets ask for, the completions, and why a packet was refused or sent again. Scatter/gather
+// lists, inline bytes and lkeys stay with the shell: the core names local bytes by work slot.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/wire/psn.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
 
@@ -231,6 +232,282 @@ struct Failure {
   uint8_t syndrome = 0;                  ///< Of the NAK sent or received; 0 when there was none.
   Refusal refusal = Refusal::kNone;      ///< Meaningful for Side::kResponder.
   wire::Psn psn;                         ///< The oldest unacknowledged PSN, or the refused one.
+};
+
+// How a message becomes requests: the path MTU that splits it, the opcode of each packet, and what
+// an opcode tells the responder.
+
+/// The longest message that the headers can name (docs/protocol/transport.md, section 12).
+inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
+
+/// Payload bytes of a full packet: a power of two, 256 .. 4096 on the wire.
+class PathMtu {
+ public:
+  constexpr PathMtu() = default;
+  constexpr explicit PathMtu(uint32_t size_bytes)
+      : shift_(static_cast<uint8_t>(std::bit_width(size_bytes | 1) - 1)), bytes_(1u << shift_) {}
+  constexpr uint32_t bytes() const { return bytes_; }
+
+  /// The number of packets of a message: ceil(length_bytes / bytes()), 1 for an empty message.
+  /// Range: length_bytes <= 2^31.
+  constexpr uint32_t PacketsOf(uint32_t length_bytes) const {
+    return length_bytes <= bytes_ ? 1 : (length_bytes + bytes_ - 1) >> shift_;
+  }
+  /// Where the payload of packet `index` of a message starts.
+  constexpr uint32_t OffsetOf(uint32_t index) const { return index << shift_; }
+  /// The payload of the next packet when `remaining_bytes` are left.
+  constexpr uint32_t Take(uint32_t remaining_bytes) const {
+    return remaining_bytes < bytes() ? remaining_bytes : bytes();
+  }
+
+ private:
+  uint8_t shift_ = 10;
+  uint32_t bytes_ = 1u << 10;  ///< Stored, because each packet reads it several times.
+};
+
+/// The kind and position of a request packet, for the responder. Eight bytes, so that it is copied
+/// in one piece.
+struct alignas(8) RequestShape {
+  enum class Kind : uint8_t { kUnknown, kSend, kWrite, kRead, kAtomic, kAtomicWrite };
+  Kind kind = Kind::kUnknown;
+  bool first = false;  ///< Opens a message.
+  bool last = false;   ///< Ends a message.
+  bool immediate = false;
+  bool invalidate = false;
+
+  /// Whether the packet takes a receive work that its message does not hold already.
+  constexpr bool takes_receive() const {
+    return (kind == Kind::kSend && first) || (kind == Kind::kWrite && immediate);
+  }
+};
+
+namespace internal {
+
+constexpr RequestShape MakeShape(wire::Opcode opcode) {
+  using Kind = RequestShape::Kind;
+  using wire::Opcode;
+  switch (wire::OperationOf(opcode)) {
+    case Opcode::kSendFirst:
+      return {.kind = Kind::kSend, .first = true};
+    case Opcode::kSendMiddle:
+      return {.kind = Kind::kSend};
+    case Opcode::kSendLast:
+      return {.kind = Kind::kSend, .last = true};
+    case Opcode::kSendLastWithImm:
+      return {.kind = Kind::kSend, .last = true, .immediate = true};
+    case Opcode::kSendLastWithInvalidate:
+      return {.kind = Kind::kSend, .last = true, .invalidate = true};
+    case Opcode::kSendOnly:
+      return {.kind = Kind::kSend, .first = true, .last = true};
+    case Opcode::kSendOnlyWithImm:
+      return {.kind = Kind::kSend, .first = true, .last = true, .immediate = true};
+    case Opcode::kSendOnlyWithInvalidate:
+      return {.kind = Kind::kSend, .first = true, .last = true, .invalidate = true};
+    case Opcode::kWriteFirst:
+      return {.kind = Kind::kWrite, .first = true};
+    case Opcode::kWriteMiddle:
+      return {.kind = Kind::kWrite};
+    case Opcode::kWriteLast:
+      return {.kind = Kind::kWrite, .last = true};
+    case Opcode::kWriteLastWithImm:
+      return {.kind = Kind::kWrite, .last = true, .immediate = true};
+    case Opcode::kWriteOnly:
+      return {.kind = Kind::kWrite, .first = true, .last = true};
+    case Opcode::kWriteOnlyWithImm:
+      return {.kind = Kind::kWrite, .first = true, .last = true, .immediate = true};
+    case Opcode::kReadRequest:
+      return {.kind = Kind::kRead, .first = true, .last = true};
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd:
+      return {.kind = Kind::kAtomic, .first = true, .last = true};
+    case Opcode::kAtomicWrite:
+      return {.kind = Kind::kAtomicWrite, .first = true, .last = true};
+    default:
+      return {};
+  }
+}
+
+inline constexpr auto kShapes = [] {
+  std::array<RequestShape, 256> shapes;
+  for (uint32_t i = 0; i < shapes.size(); ++i) shapes[i] = MakeShape(wire::Opcode(i));
+  return shapes;
+}();
+
+}  // namespace internal
+
+/// The shape of `opcode` of any service; kUnknown when it is no request. A table, because every
+/// packet needs it, some twice.
+constexpr const RequestShape& ShapeOf(wire::Opcode opcode) {
+  return internal::kShapes[static_cast<uint8_t>(opcode)];
+}
+
+/// Whether `opcode` travels from responder to requester.
+constexpr bool IsResponse(wire::Opcode opcode) {
+  const wire::Opcode operation = wire::OperationOf(opcode);
+  return operation >= wire::Opcode::kReadResponseFirst &&
+         operation <= wire::Opcode::kAtomicAcknowledge;
+}
+
+// ---- opcodes of send works ----
+
+constexpr bool IsWrite(WorkOpcode opcode) {
+  return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;
+}
+
+/// The opcode in the completion of a send work.
+constexpr WcOpcode CompletionOpcode(WorkOpcode opcode) {
+  switch (opcode) {
+    case WorkOpcode::kWrite:
+    case WorkOpcode::kWriteWithImm:
+      return WcOpcode::kWrite;
+    case WorkOpcode::kSend:
+    case WorkOpcode::kSendWithImm:
+    case WorkOpcode::kSendWithInvalidate:
+      return WcOpcode::kSend;
+    case WorkOpcode::kRead:
+      return WcOpcode::kRead;
+    case WorkOpcode::kCompareSwap:
+      return WcOpcode::kCompareSwap;
+    case WorkOpcode::kFetchAdd:
+      return WcOpcode::kFetchAdd;
+    case WorkOpcode::kLocalInvalidate:
+      return WcOpcode::kLocalInvalidate;
+    case WorkOpcode::kBindWindow:
+      return WcOpcode::kBindWindow;
+    case WorkOpcode::kAtomicWrite:
+      return WcOpcode::kAtomicWrite;
+  }
+  return WcOpcode::kSend;  // A value outside the enum came from a hostile ring.
+}
+
+/// The BTH opcode of a packet of a SEND or WRITE. `first`, `last`: it opens or ends the message
+/// (docs/protocol/wire-format.md, section 5).
+constexpr wire::Opcode MessageOpcode(WorkOpcode work, bool first, bool last) {
+  using wire::Opcode;
+  if (!last) {
+    if (IsWrite(work)) return first ? Opcode::kWriteFirst : Opcode::kWriteMiddle;
+    return first ? Opcode::kSendFirst : Opcode::kSendMiddle;
+  }
+  switch (work) {
+    case WorkOpcode::kWrite:
+      return first ? Opcode::kWriteOnly : Opcode::kWriteLast;
+    case WorkOpcode::kWriteWithImm:
+      return first ? Opcode::kWriteOnlyWithImm : Opcode::kWriteLastWithImm;
+    case WorkOpcode::kSendWithImm:
+      return first ? Opcode::kSendOnlyWithImm : Opcode::kSendLastWithImm;
+    case WorkOpcode::kSendWithInvalidate:
+      return first ? Opcode::kSendOnlyWithInvalidate : Opcode::kSendLastWithInvalidate;
+    case WorkOpcode::kSend:
+    case WorkOpcode::kRead:
+    case WorkOpcode::kCompareSwap:
+    case WorkOpcode::kFetchAdd:
+    case WorkOpcode::kLocalInvalidate:
+    case WorkOpcode::kBindWindow:
+    case WorkOpcode::kAtomicWrite:
+      break;
+  }
+  return first ? Opcode::kSendOnly : Opcode::kSendLast;
+}
+
+// The accesses to memory that the transport core asks for, as values. The core resolves no key and
+// touches no byte of an application. The shell does so, and reports the outcome.
+
+/// Bytes [offset, offset + length) of the data of one work request, in list order.
+struct LocalRange {
+  uint32_t slot = 0;  ///< SendWork::slot or ReceiveWork::slot.
+  uint32_t offset_bytes = 0;
+  uint32_t length_bytes = 0;
+};
+
+/// Bytes [va, va + length) under a key that the peer named.
+struct RemoteRange {
+  Rkey rkey;
+  uint64_t va = 0;
+  uint32_t length_bytes = 0;
+  uint32_t xrc_srqn = 0;  ///< XRC: the SRQ that the request named; its owner's rights apply.
+};
+
+/// The right that a remote range needs.
+enum class Access : uint8_t { kRemoteRead, kRemoteWrite, kRemoteAtomic };
+
+/// The one access to memory that an accepted packet causes. The shell carries it out and calls
+/// RcQueuePair::OnEffectDone with the outcome. Until then it calls nothing else of that queue pair
+/// except PollCompletion and queries.
+struct Effect {
+  enum class Kind : uint8_t {
+    kNone,           ///< Nothing to do, and OnEffectDone is not called.
+    kPlaceReceive,   ///< Write the payload into `local` of receive work `local.slot`.
+    kPlaceSend,      ///< Write a READ response into `local` of send work `local.slot`.
+    kPlaceRemote,    ///< Write the payload into `remote` after kCheckRemote's check.
+    kCheckRemote,    ///< No bytes: only check `check_length_bytes` from remote.va for `access`.
+    kAtomic,         ///< Execute `atomic` on 8 bytes at remote.va; report the original value.
+    kPlaceOriginal,  ///< Write `value`, 8 bytes in host order, into `local` of the send work.
+    kInvalidate,     ///< No bytes: only invalidate `invalidate_rkey`.
+    kKeep,           ///< No bytes: keep the packet until RcQueuePair::PollKept.
+  };
+  Kind kind = Kind::kNone;
+  Access access = Access::kRemoteWrite;
+  /// kPlaceReceive: after placing, also invalidate `invalidate_rkey` (SEND with invalidate).
+  bool invalidate = false;
+  /// kPlaceReceive of a datagram: write the area that wire::GrhArea makes into bytes [0, 40) of the
+  /// receive work, even if there is no payload.
+  bool grh_area = false;
+  bool compare_swap = false;  ///< kAtomic: true: compare and swap; false: fetch and add.
+  LocalRange local;
+  RemoteRange remote;
+  uint32_t check_length_bytes = 0;  ///< >= remote.length_bytes; on a FIRST, the whole message.
+  Rkey invalidate_rkey;
+  uint64_t swap_add = 0;
+  uint64_t compare = 0;
+  uint64_t value = 0;
+};
+
+/// How an effect ended.
+enum class EffectOutcome : uint8_t {
+  kDone,
+  kRemoteAccess,      ///< rkey unknown, other PD, right missing, out of range.
+  kLocalProtection,   ///< lkey unknown, right missing, out of range.
+  kInvalidateFailed,  ///< The key may not be invalidated.
+  kNotKept,           ///< kKeep: there is no room.
+};
+
+/// The effect of a local work, for which no packet is sent. The shell finds its parameters by the
+/// work's slot. It ends the effect with OnLocalDone, at once or later.
+struct LocalEffect {
+  enum class Kind : uint8_t {
+    kInvalidate,  ///< Invalidate `rkey`, a window or fast-register region of this side.
+    kBind,        ///< Bind a memory window.
+  };
+  Kind kind = Kind::kInvalidate;
+  uint32_t slot = 0;
+  Rkey rkey;
+};
+
+/// One packet to send: its headers, and the place of its payload.
+struct TxPacket {
+  enum class Source : uint8_t {
+    kNone,
+    kSend,    ///< `local`.
+    kRemote,  ///< `remote`.
+    kOwn,     ///< `own`: bytes that the core wrote.
+  };
+  /// The shell's template supplies pkey and, for connections, dest_qpn.
+  wire::TransportHeader header;
+  Source source = Source::kNone;
+  bool retransmission = false;
+  Resend resend;                 ///< The reason, when a request is a retransmission.
+  uint32_t path = 0;             ///< Datagrams: SendWork::path; the core sets header.dest_qpn.
+  LocalRange local;              ///< kSend: bytes of send work `local.slot`.
+  RemoteRange remote;            ///< kRemote: a READ response, needs Access::kRemoteRead.
+  uint32_t following_bytes = 0;  ///< Bytes of the message behind these. Valid with payload.
+  /// kOwn: the map of a selective acknowledgement; valid until the queue pair is called again.
+  std::span<const uint8_t> own;
+
+  uint32_t payload_bytes() const {
+    if (source == Source::kSend) return local.length_bytes;
+    if (source == Source::kOwn) return static_cast<uint32_t>(own.size());
+    return source == Source::kRemote ? remote.length_bytes : 0;
+  }
 };
 
 }  // namespace uroce::transport

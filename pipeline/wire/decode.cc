@@ -7,8 +7,7 @@
 #include <bit>
 #include <cstring>
 
-#include "pipeline/wire/acknowledgement.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 

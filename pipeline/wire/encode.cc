@@ -6,9 +6,8 @@
 #include <cassert>
 #include <cstring>
 
-#include "pipeline/wire/acknowledgement.h"
 #include "pipeline/wire/icrc.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 

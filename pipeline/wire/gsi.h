@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 
-#include "pipeline/wire/layout.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::wire {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "pipeline/wire/crc/kernel.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A RoCEv2 packet as values, the output of decode and the input of encode; and per BTH opcode the
-// headers that follow, the kind of packet and its position in the message
-// (docs/protocol/wire-format.md, section 5).
 #include "pipeline/wire/packet.h"
 
 #include <array>
 #include <cstddef>
-
-#include "pipeline/wire/layout.h"
 
 namespace uroce::wire {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 namespace {

@@ -6,7 +6,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 namespace {

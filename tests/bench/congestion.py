@@ -14,9 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
-from congested_lab import CongestedLab, RedPort  # noqa: E402
-from flows import Flows  # noqa: E402
-from switch_lab import SwitchLab  # noqa: E402
+from labs.congested_lab import CongestedLab, RedPort  # noqa: E402
+from labs.flows import Flows  # noqa: E402
+from labs.switch_lab import SwitchLab  # noqa: E402
 
 PROFILES = ("off", "dcqcn", "dcqcn-mlx", "delay")
 PORT_GBPS = 1

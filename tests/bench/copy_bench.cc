@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "pipeline/datapath/memory/ordered_copy.h"
+#include "pipeline/datapath/queue/payload.h"
 
 namespace uroce::datapath {
 namespace {

@@ -15,12 +15,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
-from lab import BUILD, UdpLab, VethLab, WireLab  # noqa: E402
-from memif_lab import MemifLab  # noqa: E402
-from netns import Namespace, make_veth_pair  # noqa: E402
-from process import (  # noqa: E402
-    Process, cpu_seconds, is_listening, resident_kilobytes, run, wait_until)
-from programs import perftest, pingpong  # noqa: E402
+from labs.lab import BUILD, UdpLab, VethLab, WireLab  # noqa: E402
+from labs.memif_lab import MemifLab  # noqa: E402
+from labs.netns import Namespace, make_veth_pair  # noqa: E402
+from labs.process import (  # noqa: E402
+         Process, cpu_seconds, is_listening, resident_kilobytes, run, wait_until)
+from labs.programs import perftest, pingpong  # noqa: E402
 
 BENCH = BUILD / "tests" / "bench"
 

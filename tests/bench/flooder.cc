@@ -2,11 +2,13 @@
 // usage: flooder SOCKET KIND UID: one program of that user that loads the daemon as much as it can,
 // until it is killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues,
 // registrations, sessions, deaths, fds (commands with unexpected fds), regions (dumps of very
-// many), files (long ones, lent for one page); or spin, which asks nothing and uses a processor
-// like the others. Prints a line when the flood begins.
+// many), files (long ones, lent for one page), holes (frees pages of its queues, which its
+// processes have mapped very often); or spin, which asks nothing and uses a processor like the
+// others. Prints a line when the flood begins.
 #include <fcntl.h>
 #include <grp.h>
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -20,7 +22,7 @@
 #include "pipeline/base/cpu.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "tests/bench/queue_floods.h"
-#include "tests/e2e/hostile/program.h"
+#include "tests/e2e/programs/hostile/program.h"
 #include "tests/nic/control/lending.h"
 
 namespace uroce::bench {
@@ -116,6 +118,38 @@ void Dump(Program& program, uint32_t what) {
   }
 }
 
+/// Starts a process that maps one page of a file as often as it may.
+void StartMapper(int file, off_t offset) {
+  constexpr int kMappings = 60'000;  // vm.max_map_count is 65,530.
+  int done[2];
+  Require(pipe(done) == 0, "pipe");
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0; i < kMappings; ++i) mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, offset);
+    Require(write(done[1], "", 1) == 1, "a pipe");
+    Wait();
+  }
+  char byte = 0;
+  Require(read(done[0], &byte, 1) == 1, "a pipe");
+}
+
+/// Posts work whose queues a second process frees meanwhile. The kernel tells each mapping of a
+/// page that goes, and a thread that touches the page waits for that.
+[[noreturn]] void FloodHoles(Program& program) {
+  constexpr int kProcesses = 6;
+  const int file = program.hello.fds[0].get();
+  const auto page = static_cast<off_t>(program.queue_pairs[0].layout.page_offset);
+  for (int i = 0; i < kProcesses; ++i) StartMapper(file, page);
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+      fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page, 1 << 20);
+    }
+  }
+  SayReady();
+  FloodDoorbells(program);
+}
+
 /// Sends fds whose close takes long, where none are expected.
 [[noreturn]] void FloodFds(const std::string& socket_path) {
   SayReady();
@@ -197,6 +231,7 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   if (kind == "handles") MakeManyQueuePairs(program, IBV_QPT_UD);
   if (kind == "channel") FillChannel(program);
   if (kind == "copies") StartStuckCopies(program);
+  if (kind == "holes") FloodHoles(program);
   SayReady();
   if (kind == "doorbells" || kind == "bells") FloodDoorbells(program);
   if (kind == "handles") FloodHandles(program);

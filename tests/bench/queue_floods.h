@@ -2,7 +2,7 @@
 // Floods the daemon by many queues of one program.
 #pragma once
 
-#include "tests/e2e/hostile/program.h"
+#include "tests/e2e/programs/hostile/program.h"
 
 namespace uroce::bench {
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same transfers by root, and in a sandbox like a container's (tests/e2e/sandbox.c), in turn on
-the same machine: medians, and the ratio of the two."""
+"""The same transfers by root, and in a sandbox like a container's (tests/e2e/programs/sandbox.c),
+in turn on the same machine: medians, and the ratio of the two."""
 import argparse
 import os
 import statistics
@@ -10,10 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
-from lab import BUILD, WireLab  # noqa: E402
-from process import run  # noqa: E402
-from programs import perftest  # noqa: E402
-from sandbox_lab import SandboxLab  # noqa: E402
+from labs.lab import BUILD, WireLab  # noqa: E402
+from labs.process import run  # noqa: E402
+from labs.programs import perftest  # noqa: E402
+from labs.sandbox_lab import SandboxLab  # noqa: E402
 
 SANDBOX = BUILD / "tests" / "e2e" / "sandbox"
 # What is measured, by which tool, and in which column of its rows.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "drivers/cable/cable_port.h"
-#include "pipeline/datapath/capture/capture_tap.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {

@@ -4,10 +4,13 @@
 //
 //   workers_bench [PAIRS]
 //   workers_bench turns WORKERS own|across
+//   workers_bench one-way
 //
 // "turns": one thread runs turns of all workers, so that instructions can be counted, which other
 // load does not disturb: valgrind --tool=callgrind --collect-atstart=no
 // --toggle-collect='uroce::datapath::Worker::RunOnce*', divided by the messages.
+// "one-way": one worker sends WRITEs of 64 KiB to the other, both in one thread, each turn in a
+// function of its own, by which tests/tree/modules-on-the-way tells the ends apart.
 // "own": both ends of a connection on one worker. "across": the ends on different workers, so that
 // every frame changes cores. On a machine with other load, read the thread's time per message,
 // which excludes the time of others; the rate needs cores that are free.
@@ -32,6 +35,7 @@ namespace {
 
 constexpr uint8_t kWrite = 0;
 constexpr uint32_t kLength = 64;
+constexpr uint32_t kLongLength = 65536;
 constexpr uint32_t kQueuePairs = 4;  // Of each worker.
 constexpr uint32_t kDepth = 64;
 constexpr auto kStretch = std::chrono::milliseconds(30);
@@ -56,7 +60,10 @@ struct Cost {
 /// The messages of one worker.
 class Load {
  public:
-  Load(Testbed* bed, uint32_t worker, uint32_t peer) : worker_(bed->workers->at(worker)) {
+  Load(Testbed* bed, uint32_t worker, uint32_t peer, uint32_t length_bytes = kLength)
+      : worker_(bed->workers->at(worker)),
+        length_bytes_(length_bytes),
+        bytes_(Pattern(size_t{2} * length_bytes, 1)) {
     for (uint32_t i = 0; i < kQueuePairs; ++i) {
       senders_.push_back(&bed->AddEndpoint(0, {.sq_depth = kDepth, .max_inline = 0}, worker));
       bed->Connect(*senders_.back(), bed->AddEndpoint(1, {}, peer));
@@ -103,16 +110,17 @@ class Load {
   void Post(Endpoint& sender, uint32_t count) {
     for (; count != 0; --count) {
       sender.PostSend({.opcode = kWrite,
-                       .list = {Testbed::Sge(*region_, 0, kLength)},
-                       .remote_addr = region_->iova + kLength,
+                       .list = {Testbed::Sge(*region_, 0, length_bytes_)},
+                       .remote_addr = region_->iova + length_bytes_,
                        .rkey = region_->key});
     }
     sender.RingBell();
   }
 
   Worker& worker_;
+  const uint32_t length_bytes_;
   std::vector<Endpoint*> senders_;
-  std::vector<uint8_t> bytes_ = Pattern(4096, 1);
+  std::vector<uint8_t> bytes_;
   MemoryRegion* region_ = nullptr;
   Nanos now_{1'000'000'000};
 };
@@ -197,6 +205,27 @@ void RunTurns(uint32_t workers, bool across) {
   printf("%lu messages\n", scene.RunTurns(kTurns));
 }
 
+[[gnu::noinline]] uint64_t SendersTurn(Load& load) { return load.Turn(); }
+[[gnu::noinline]] void ReceiversTurn(Worker& worker, Nanos now) { worker.RunOnce(now); }
+
+void RunOneWay() {
+  constexpr int kTurns = 1000;
+  const drivers::Cable wire = drivers::MakeCable({}, {}, {.queues = 2}).value();
+  Testbed bed({wire.first.get(), wire.second.get()}, 2);
+  bed.attributes.path_mtu_bytes = 4096;
+  bed.attributes.timeout = 0;
+  Load load(&bed, 0, 1, kLongLength);
+  uint64_t messages = 0;
+  Nanos now{1'000'000'000};
+  for (int turn = 0; turn < kTurns; ++turn) {
+    now = now + Nanos(1000);
+    messages += SendersTurn(load);
+    ReceiversTurn(bed.workers->at(1), now);
+  }
+  bed.RemoveEndpoints();
+  printf("%lu messages\n", messages);
+}
+
 }  // namespace
 }  // namespace uroce::datapath
 
@@ -204,6 +233,10 @@ int main(int argc, char** argv) {
   uroce::datapath::TestPool();
   if (argc == 4 && strcmp(argv[1], "turns") == 0) {
     uroce::datapath::RunTurns(static_cast<uint32_t>(atoi(argv[2])), strcmp(argv[3], "across") == 0);
+    return 0;
+  }
+  if (argc == 2 && strcmp(argv[1], "one-way") == 0) {
+    uroce::datapath::RunOneWay();
     return 0;
   }
   const int pairs = argc > 1 ? atoi(argv[1]) : 20;

@@ -138,7 +138,7 @@ TEST_F(DcqcnTest, AfterHoursItIsBackSoon) {
   EXPECT_TRUE(point.is_back());
 }
 
-// [cc.rp.bytes] The byte counter begins anew with a cut.
+// [cc.rp.bytes] The byte counter begins again with a cut.
 TEST_F(DcqcnTest, ACutClearsTheByteCounter) {
   const uint32_t all_but_one = settings.rpg_byte_reset * kByteUnit - 1;
   point.OnSent(settings, all_but_one);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a flow may send (docs/protocol/congestion.md, section 8).
-#include "pipeline/congestion/flow_rate.h"
+#include "pipeline/congestion/flow.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the profile makes of the same events (pipeline/congestion/window.h).
+// What the profile makes of the same events (pipeline/congestion/flow.h).
 #include <gtest/gtest.h>
 
+#include "pipeline/congestion/flow.h"
 #include "pipeline/congestion/settings.h"
-#include "pipeline/congestion/window.h"
 
 namespace uroce::congestion {
 namespace {
 
-// How far losses let a requester go ahead (pipeline/congestion/window.h).
+// How far losses let a requester go ahead (pipeline/congestion/flow.h).
 
 // [sr.flight]
 TEST(LossWindow, GrowsWhileItIsUsed) {
@@ -67,14 +67,14 @@ TEST(LossWindow, AWideOneStays) {
   EXPECT_EQ(window.packets(), 4096u);
 }
 
-// How many packets round trips allow (pipeline/congestion/window.h).
+// How many packets round trips allow (pipeline/congestion/flow.h).
 
 using wire::Psn;
 
 constexpr uint32_t kMost = 256;
 
 struct DelayWindowTest : testing::Test {
-  DelayWindowTest() { window.Start(settings, kMost, 1024); }
+  DelayWindowTest() { window.Start(settings, kMost, 1024, true); }
   /// A round trip of so long, with the window in use or not.
   void Round(uint32_t micros, bool full = true, Nanos stalls = Nanos(0), uint32_t merged = 0) {
     window.OnSent(psn, true, full, now, stalled);
@@ -106,7 +106,7 @@ TEST_F(DelayWindowTest, DoublesAtFirst) {
 
 // [cc.delay.start] The initial window is in bytes.
 TEST_F(DelayWindowTest, TheInitialWindowIsInBytes) {
-  window.Start(settings, kMost, 4096);
+  window.Start(settings, kMost, 4096, true);
   EXPECT_EQ(window.packets(), 4u);
 }
 
@@ -212,6 +212,73 @@ TEST_F(DelayWindowTest, WithoutALossOnePacketIsLeft) {
   EXPECT_EQ(window.gap(), window.Target(settings));
 }
 
+// [cc.delay.waits] A peer that does not tell its waits for a CPU keeps 16 packets in flight,
+// however long its round trips are.
+TEST_F(DelayWindowTest, WithAPeerThatTellsNoWaitsSixteenPacketsAreLeft) {
+  window.SetPeer(kMost, false);
+  Rounds(3, 20);
+  EXPECT_EQ(window.packets(), 128u);
+  for (int i = 0; i < 50; ++i) {
+    Round(10'000);
+    EXPECT_GE(window.packets(), 16u);
+  }
+  EXPECT_LE(window.packets(), 17u);
+}
+
+// [cc.delay.waits] One short round trip of 16 is enough: a queue makes all of them long.
+TEST_F(DelayWindowTest, WithAPeerThatTellsNoWaitsOneShortRoundTripOfManyKeepsTheWindow) {
+  window.SetPeer(kMost, false);
+  Rounds(4, 20);
+  EXPECT_EQ(window.packets(), kMost);
+  for (int i = 0; i < 100; ++i) {
+    Rounds(15, 10'000);
+    Round(20);
+  }
+  EXPECT_EQ(window.packets(), kMost);
+  Rounds(16, 10'000);
+  EXPECT_LT(window.packets(), kMost * 6 / 10);
+}
+
+// [cc.delay.waits] What few packets take on average counts as the path's delay, until a loss.
+TEST_F(DelayWindowTest, TheWaitsOfAPeerThatTellsNoneAreOfThePath) {
+  window.SetPeer(kMost, false);
+  Round(20);
+  Rounds(64, 600);
+  EXPECT_LT(window.Target(settings), Micros(200)) << "a queue makes them equally long";
+  for (int i = 0; i < 64; ++i) Round(i % 16 == 8 ? 120 : 600);
+  EXPECT_NEAR(static_cast<double>(window.Target(settings).count()), 712'500.0, 7'000.0);
+  EXPECT_GT(window.packets(), 16u) << "these are below the target now";
+  window.OnLoss(settings);
+  EXPECT_LT(window.Target(settings), Micros(200));
+}
+
+// [cc.delay.waits] There a loss shrinks the window as with other peers, and below 16 packets it
+// grows by `ai` in each full round trip, however long that is.
+TEST_F(DelayWindowTest, WithAPeerThatTellsNoWaitsLossesAloneControlASmallWindow) {
+  settings.ai = 1'000;
+  window.SetPeer(kMost, false);
+  Round(20);
+  for (int i = 0; i < 20; ++i) window.OnLoss(settings);
+  EXPECT_EQ(window.milli_packets(), 46u) << "min_cwnd, in parts of 256";
+  Round(10'000, false);
+  EXPECT_EQ(window.milli_packets(), 46u) << "not in use";
+  for (uint32_t i = 1; i <= 16; ++i) {
+    Round(10'000);
+    EXPECT_EQ(window.milli_packets() / 1'000, i);
+  }
+}
+
+// [cc.delay.waits] Once the peer tells its waits, round trips count again.
+TEST_F(DelayWindowTest, APeerThatBeginsToTellItsWaitsIsBelieved) {
+  window.Start(settings, kMost, 1024, false);
+  Round(20);
+  for (int i = 0; i < 50; ++i) Round(1'000);
+  EXPECT_GE(window.packets(), 16u);
+  window.SetPeer(kMost, true);
+  for (int i = 0; i < 50; ++i) Round(1'000);
+  EXPECT_EQ(window.packets(), 1u);
+}
+
 // [cc.delay.small] Windows below one packet, once there was a loss: a gap between packets.
 TEST_F(DelayWindowTest, BelowOnePacket) {
   Round(20);
@@ -265,7 +332,7 @@ TEST_F(DelayWindowTest, TheTarget) {
   EXPECT_LT(window.Target(settings), Micros(110));
   EXPECT_GE(window.Target(settings), Micros(100));
   DelayWindow far;
-  far.Start(settings, kMost, 1024);
+  far.Start(settings, kMost, 1024, true);
   far.OnSent(psn, true, true, now, stalled);
   far.OnAcknowledged(settings, psn + 1, now + Micros(20'000), stalled);
   EXPECT_GE(far.Target(settings), Micros(25'000));
@@ -345,7 +412,7 @@ TEST_F(WindowTest, APriorityHasItsEnvironment) {
   EXPECT_EQ(window.delay(), nullptr);
 }
 
-// [cc.loss] Selective repeat begins anew when all is sent again, by losses alone.
+// [cc.loss] Selective repeat begins again when all is sent again, by losses alone.
 TEST_F(WindowTest, SelectiveRepeatByLosses) {
   Window window = Make(Profile::kOff);
   window.Start(true, kMtu);

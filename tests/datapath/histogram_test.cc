@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/base/counters.h"
+#include "pipeline/base/observation.h"
 
 #include <gtest/gtest.h>
 

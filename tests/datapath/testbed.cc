@@ -107,7 +107,7 @@ void Endpoint::PostSend(const Send& send) {
   header.wr_id = send.wr_id;
   header.opcode = send.opcode;
   header.flags = send.flags;
-  header.num_sge = static_cast<uint8_t>(send.list.size());
+  header.num_sge = static_cast<uint16_t>(send.list.size());
   header.imm_or_rkey = send.imm_or_rkey;
   header.remote_addr = send.remote_addr;
   header.rkey = send.rkey;
@@ -122,7 +122,7 @@ void Endpoint::PostSend(const Send& send) {
   }
   if (!send.inline_data.empty()) {
     header.flags |= UROCE_SEND_INLINE;
-    header.inline_length = static_cast<uint8_t>(send.inline_data.size());
+    header.inline_length = static_cast<uint16_t>(send.inline_data.size());
   }
   uint8_t* tail = rings::WriteSendHeader(sends.Slot(sends.index()), header);
   if (!send.inline_data.empty()) {
@@ -314,9 +314,10 @@ MemoryRegion& Testbed::Register(void* bytes, size_t length, uint32_t access, MrM
 
 void Testbed::StartCopyHelper() { StartCopyHelper(*session); }
 
-void Testbed::StartCopyHelper(Session& of) {
-  of.StartCopyHelper(
-      {.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = Credentials::Own()});
+void Testbed::StartCopyHelper(Session& of, bool by_workers) {
+  of.StartCopyHelper({.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC),
+                      .user = Credentials::Own(),
+                      .by_workers = by_workers});
   with_helper.push_back(&of);
 }
 

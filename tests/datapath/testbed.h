@@ -16,7 +16,6 @@
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
 #include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "pipeline/shm/rings/doorbells.h"
@@ -129,7 +128,8 @@ class Testbed {
   /// A region over `bytes` of this process; copied ones are reached by /proc/self/mem.
   MemoryRegion& Register(void* bytes, size_t length, uint32_t access, MrMode mode);
   void StartCopyHelper();
-  void StartCopyHelper(Session& of);
+  /// `by_workers`: workers access the memory themselves, where they may.
+  void StartCopyHelper(Session& of, bool by_workers = false);
   /// Turns of all workers until nothing moves any more; a helper at work is waited for.
   void Settle();
   /// Turns with time passing, until `done` or 10 s of that time.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/core_script.h"
 
-#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/work.h"
 #include "tests/golden/conversation.h"
 
 namespace uroce::sim {

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/packet.h"
 #include "tests/sim/hostile_shell.h"
 
 namespace uroce {

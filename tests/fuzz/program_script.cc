@@ -2,6 +2,7 @@
 #include "tests/fuzz/program_script.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -177,6 +178,7 @@ void ProgramScript::Command(uint32_t command, ScriptReader& reader) {
   std::vector<uint8_t> body = reader.Bytes(size_t{4} * reader.Number(1));
   Fill(body);
   client_.Post(command, body);
+  if (command == UROCE_REG_MR) AwaitAnswer();
   TakeAnswers(command);
 }
 
@@ -231,6 +233,12 @@ void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {
     if (known == nullptr || index >= known->size()) continue;
     std::memcpy(bytes.data() + at, known->data() + index, sizeof(word));
   }
+}
+
+// A thread of the daemon populates regions: the script goes on when that is done.
+void ProgramScript::AwaitAnswer() {
+  pollfd socket{.fd = client_.socket_fd(), .events = POLLIN, .revents = 0};
+  for (int i = 0; i < 100 && poll(&socket, 1, 0) == 0; ++i) daemon_.Turn(1);
 }
 
 void ProgramScript::TakeAnswers(uint32_t command) {

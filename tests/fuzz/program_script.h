@@ -72,6 +72,7 @@ class ProgramScript {
   /// Replaces the words that stand for numbers by those numbers.
   void Fill(std::vector<uint8_t>& bytes) const;
   void Learn(uint32_t command, nic::Answer answer);
+  void AwaitAnswer();
   void TakeAnswers(uint32_t command);
 
   nic::HandDaemon& daemon_;

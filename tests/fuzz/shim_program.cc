@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "pipeline/shm/abi/uroce_arena.h"
 #include "tests/fuzz/guarded_output.h"
 
 namespace uroce::fuzz {
@@ -283,9 +284,9 @@ void ShimProgram::CreateQp(ScriptReader& reader) {
   attr.pd = pd;
   attr.cap.max_send_wr = reader.Number(1) + 1;
   attr.cap.max_recv_wr = reader.Number(1) + 1;
-  attr.cap.max_send_sge = reader.Number(1) % 17;
-  attr.cap.max_recv_sge = reader.Number(1) % 17;
-  attr.cap.max_inline_data = reader.Number(1) % 221;
+  attr.cap.max_send_sge = reader.Number(1) % (UROCE_MAX_SGE + 1);
+  attr.cap.max_recv_sge = reader.Number(1) % (UROCE_MAX_SGE + 1);
+  attr.cap.max_inline_data = reader.Number(1) * 2 % (UROCE_MAX_INLINE + 1);
   if (pd == nullptr || !HasRoom(Kind::kQp)) return;
   Hold(Kind::kQp, ibv_create_qp_ex(pd->context, &attr),
        {pd, attr.send_cq, attr.recv_cq, attr.srq, pd->context});
@@ -311,7 +312,7 @@ void ShimProgram::CreateSrq(ScriptReader& reader) {
   auto* pd = Pick<ibv_pd>(Kind::kPd, reader.Number(1));
   ibv_srq_init_attr attr = {};
   attr.attr.max_wr = reader.Number(1) + 1;
-  attr.attr.max_sge = reader.Number(1) % 17;
+  attr.attr.max_sge = reader.Number(1) % (UROCE_MAX_SGE + 1);
   if (pd == nullptr || !HasRoom(Kind::kSrq)) return;
   Hold(Kind::kSrq, ibv_create_srq(pd, &attr), {pd, pd->context});
 }

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/work.h"
 #include "pipeline/wire/decode.h"
 #include "tests/golden/capture_file.h"
 

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "pipeline/transport/rc_queue_pair.h"
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/packet.h"
 #include "pipeline/wire/to_string.h"
 #include "tests/golden/conversation.h"
 

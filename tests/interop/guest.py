@@ -8,8 +8,8 @@ import shlex
 import shutil
 from pathlib import Path
 
-from lab import ROOT, VERBS_CHECK, Host
-from process import Failed, Process, run, run_status
+from labs.lab import ROOT, VERBS_CHECK, Host
+from labs.process import Failed, Process, run, run_status
 
 SCRIPTS = Path(os.environ.get("UROCE_RXE_LAB", ROOT.parent / "shared" / "rxe-lab"))
 CACHE = Path(os.environ.get("UROCE_RXE_CACHE", "/var/cache/rxe-lab"))

@@ -3,7 +3,7 @@
 the other on uroce; either serves."""
 import unittest
 
-from cm_programs import perftest_by_cm, rping, two_sided
+from labs.cm_programs import perftest_by_cm, rping, two_sided
 from rxe_lab import BridgeLab, UdpLab, VhostLab
 
 UDADDY_PORT = 7174  # Its own: it has no flag for another.

@@ -5,11 +5,11 @@ what uroce reads from it by the rate that uroce holds for the answers."""
 import contextlib
 import unittest
 
-from congested_lab import RedPort
-from congested_lab import missing as missing_for_port
-from lab import next_port
-from process import run, wait_until
-from programs import seed
+from labs.congested_lab import RedPort
+from labs.congested_lab import missing as missing_for_port
+from labs.lab import next_port
+from labs.process import run, wait_until
+from labs.programs import seed
 from rxe_lab import READS_IN_FLIGHT, BridgeLab
 from tally import counted_data_check
 

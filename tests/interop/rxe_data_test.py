@@ -2,7 +2,7 @@
 """Every byte of SENDs, WRITEs, READs, immediates and atomics checked, each side a requester."""
 import unittest
 
-from programs import check_with_faults, faults_of, seed
+from labs.programs import check_with_faults, faults_of, seed
 from rxe_lab import BridgeLab, UdpLab, VhostLab, watched
 from tally import counted_data_check
 

@@ -3,7 +3,7 @@
 requester."""
 import unittest
 
-from programs import data_check, pingpong
+from labs.programs import data_check, pingpong
 from rxe_lab import BridgeLab, UdpLab, VhostTapLab
 
 WINDOWS = ["window", "window-invalidated-by-send", "window-taken-back"]

@@ -5,11 +5,11 @@ import contextlib
 import os
 import unittest
 
-from capture import stop_complete_capture
+from labs.capture import stop_complete_capture
 from guest import SCRIPTS, Guest, missing
-from lab import NOBODY, Host, Lab
-from netns import has_usable_addresses
-from process import Process, run, run_status, wait_until
+from labs.lab import NOBODY, Host, Lab
+from labs.netns import has_usable_addresses
+from labs.process import Process, run, run_status, wait_until
 
 RXE_ADDRESS, RXE_ADDRESS6 = "10.0.0.1", "fd00::1"
 UROCE_ADDRESS, UROCE_ADDRESS6 = "10.0.0.2", "fd00::2"

@@ -2,7 +2,7 @@
 """Unmodified programs, one side on rdma_rxe in the guest, the other on uroce; either serves."""
 import unittest
 
-from programs import perftest, pingpong
+from labs.programs import perftest, pingpong
 from rxe_lab import READS_IN_FLIGHT, BridgeLab, UdpLab, VhostTapLab
 
 ITERATIONS = 1000

@@ -4,7 +4,7 @@ either serves. Programs in which both sides wait for each other: rxe and the gue
 lose what comes faster than they take it."""
 import unittest
 
-from programs import perftest, pingpong, seed
+from labs.programs import perftest, pingpong, seed
 from rxe_lab import BridgeLab, UdpLab, VhostLab, VhostTapLab, watched
 from tally import counted_data_check
 

@@ -2,7 +2,7 @@
 """How many operations the data checks of a run have found right."""
 import re
 
-from programs import data_check
+from labs.programs import data_check
 
 
 class Tally:

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "request.h"
 
@@ -108,6 +110,26 @@ static void advised(int advice, const char* what) {
   munmap(pages, BYTES);
 }
 
+/* A page that a shared file does not have reads as zeros, and a write makes it, alone. */
+static void sparse(void) {
+  struct stat before, after;
+  const int fd = memfd_create("sparse", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, BYTES) != 0) fail("memfd_create");
+  uint8_t* pages = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (pages == MAP_FAILED) fail("mmap");
+  struct ibv_mr* region = register_all_rights(&ends[0], pages, BYTES);
+  check(fstat(fd, &before) == 0 && before.st_blocks == 0, "registering makes no pages");
+  check(write_into(region, PAGE + 9, 6) == IBV_WC_SUCCESS, "a write into a hole");
+  check(pages[PAGE + 8] == 0 && pages[PAGE + 9] == 6, "its bytes");
+  check(fstat(fd, &after) == 0 && after.st_blocks * 512 == PAGE, "makes one page");
+  check(read_from(region, 2 * PAGE) == 0, "a hole reads as zeros");
+  pages[3 * PAGE] = 9;
+  check(read_from(region, 3 * PAGE) == 9, "a page that the program makes is seen");
+  check(ibv_dereg_mr(region) == 0, "deregistration of a sparse file");
+  munmap(pages, BYTES);
+  close(fd);
+}
+
 static void freed(size_t bytes) {
   uint8_t* block = malloc(bytes);
   memset(block, 1, bytes);
@@ -197,6 +219,7 @@ int main(int argc, char** argv) {
   shrunk();
   advised(MADV_DONTNEED, "MADV_DONTNEED");
   advised(MADV_REMOVE, "MADV_REMOVE");
+  sparse();
   freed(100000);
   freed(5000000);
   nested();

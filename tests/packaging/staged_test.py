@@ -11,7 +11,8 @@ from pathlib import Path
 from built import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
-from process import Process, run, run_status, wait_until  # pylint: disable=wrong-import-position
+# pylint: disable-next=wrong-import-position
+from labs.process import Process, run, run_status, wait_until
 
 
 class StagedTest(unittest.TestCase):

@@ -11,7 +11,7 @@ from built import MADE, UROCED
 
 MOST_EXPOSURE = 35  # Tenths.
 README_CAPABILITIES = {"CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_IPC_LOCK", "CAP_SETUID", "CAP_SETGID",
-                       "CAP_CHECKPOINT_RESTORE"}
+                       "CAP_CHECKPOINT_RESTORE", "CAP_LINUX_IMMUTABLE"}
 UNITS = ("uroced.service", "uroced@.service")
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many fds behind one, by edges.
-#include "pipeline/port/wake.h"
+#include "pipeline/port/frames.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -50,8 +50,6 @@ def parse(arguments):
 def main(arguments):
     steps, options = parse(arguments)
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")  # What one clone has built others need not.
-    # With precompiled headers ccache looks at their macros' names alone.
-    os.environ.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")
     results = Results()
     for name, step in steps.items():
         if options.steps and name not in options.steps:

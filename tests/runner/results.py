@@ -17,10 +17,14 @@ REMEDIES = (
     (r"^(there is )?no [\w./-]+", "sudo tools/install-packages test; build/ is configured again by "
                                   "itself then"),
 )
+# A reason may end with the command of the tree that helps.
+NAMED_COMMAND = re.compile(r": ((?:tools|tests)/\S+(?: [\w.-]+)*)$")
 NAMES_SHOWN = 3
 
 
 def remedy_of(reason):
+    if named := NAMED_COMMAND.search(reason):
+        return f"sudo {named[1]}"
     return next((remedy for pattern, remedy in REMEDIES if re.search(pattern, reason)), "")
 
 

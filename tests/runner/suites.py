@@ -93,7 +93,8 @@ def run_packaging(results, options):
         results.add_skip("packaging/chroot", "packages are built with --long: two hours")
         results.add_skip("packaging/container", "an image of the packages is built with --long")
         return
-    for script in ("chroot bookworm", "chroot trixie", "chroot arm64", "container"):
+    for script in ("chroot bookworm", "chroot trixie", "chroot arm64", "chroot archive",
+                   "container"):
         words = script.split()
         done = subprocess.run([ROOT / "tests" / "packaging" / words[0], *words[1:]],
                               stdin=subprocess.DEVNULL, check=False)

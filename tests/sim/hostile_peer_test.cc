@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/packet.h"
 #include "tests/sim/environment.h"
 #include "tests/sim/hostile_shell.h"
 #include "tests/sim/random.h"

@@ -57,7 +57,7 @@ class HostileShell {
     transport::TxPacket packet;
     if (!refused && PollPacket(packet)) Fault("a packet leaves in ERR");
   }
-  /// The application connects the old queue pair anew.
+  /// The application connects the old queue pair again.
   void Reconnect() {
     End();
     qp_.Modify(transport::QpState::kReset, attributes_);

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/wire/acknowledgement.h"
-#include "pipeline/wire/psn.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::sim {
 namespace {

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/transport/effect.h"
-#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
 #include "tests/sim/workload.h"
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/transport/effect.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/work.h"
 #include "tests/sim/party.h"

@@ -195,5 +195,324 @@ TEST_F(LossRecoveryTest, ATailLossProbeIsNoTimeout) {
   EXPECT_EQ(counters.local_ack_timeout_err, 0u);
 }
 
+// [sr.probe] A peer whose queue pair was not ready yet has dropped the first packet, and the ACK
+// timeout of a connection of rdma_cm is seconds.
+TEST_F(LossRecoveryTest, AProbeComesBeforeARoundTripWasMeasured) {
+  recovery.Configure({.timeout = 19, .retry_count = 2, .rnr_retry = 1});
+  recovery.SetSelective(true);
+  Send(Write(0), Nanos(0));
+  for (const int64_t part : {0, 1, 2, 3}) {
+    EXPECT_FALSE(recovery.has_lost());
+    EXPECT_EQ(recovery.deadline(), Nanos((part + 1) * 52'500'000));
+    EXPECT_TRUE(recovery.OnDeadline(recovery.deadline()));
+  }
+  EXPECT_TRUE(recovery.has_lost());
+  EXPECT_EQ(counters.tail_loss_probes, 1u);
+  EXPECT_EQ(counters.local_ack_timeout_err, 0u);
+}
+
+// The timers of a requester, and the round trips by which they go.
+
+// When a requester's ACK timer expires (pipeline/transport/loss_recovery.h).
+
+constexpr Nanos kTimeout{67'108'864};  // Code 14.
+
+AckTimer Timer() {
+  AckTimer timer;
+  timer.Configure(14);
+  return timer;
+}
+
+// [3.3.timeout]
+TEST(AckTimerTest, ExpiresOnceAtItsDeadline) {
+  AckTimer timer = Timer();
+  timer.Start(Nanos(100), Nanos(0));
+  EXPECT_EQ(timer.deadline(), kTimeout + Nanos(100));
+  EXPECT_FALSE(timer.Expire(timer.deadline() - Nanos(1)));
+  EXPECT_FALSE(timer.timed_out());
+  EXPECT_TRUE(timer.Expire(timer.deadline()));
+  EXPECT_FALSE(timer.running());
+  EXPECT_TRUE(timer.timed_out());
+}
+
+// [3.3.timeout]
+TEST(AckTimerTest, CodeZeroNeverRuns) {
+  AckTimer timer;
+  timer.Configure(0);
+  timer.Start(Nanos(100), Nanos(1'000'000));
+  EXPECT_FALSE(timer.running());
+}
+
+// [3.3.back-off]
+TEST(AckTimerTest, TimeoutsInARowDoubleUpToFourTimes) {
+  AckTimer timer = Timer();
+  for (const int factor : {1, 2, 4, 4}) {
+    timer.Start(Nanos(0), Nanos(0));
+    EXPECT_EQ(timer.deadline(), kTimeout * factor);
+    EXPECT_TRUE(timer.Expire(timer.deadline()));
+  }
+  timer.ForgetTimeouts();
+  timer.Start(Nanos(0), Nanos(0));
+  EXPECT_EQ(timer.deadline(), kTimeout);
+}
+
+// [3.3.adaptive]
+TEST(AckTimerTest, WaitsForThreeRoundTripsWithinTheSameBounds) {
+  AckTimer timer = Timer();
+  timer.Start(Nanos(0), Nanos(1'000));
+  EXPECT_EQ(timer.deadline(), kTimeout);
+  timer.Start(Nanos(0), kTimeout);
+  EXPECT_EQ(timer.deadline(), kTimeout * 3);
+  timer.Start(Nanos(0), kTimeout * 2);
+  EXPECT_EQ(timer.deadline(), kTimeout * 4);
+}
+
+// What a requester does about RNR NAKs (pipeline/transport/loss_recovery.h).
+
+using wire::Psn;
+
+// [3.3.rnr-retries]
+TEST(RnrTimerTest, HasAsManyRetriesAsTheAttributeSays) {
+  RnrTimer timer;
+  timer.Configure(2);
+  EXPECT_TRUE(timer.TakeRetry());
+  EXPECT_EQ(timer.resend().number, 1);
+  EXPECT_EQ(timer.resend().limit, 2);
+  EXPECT_TRUE(timer.TakeRetry());
+  EXPECT_FALSE(timer.TakeRetry());
+  timer.OnProgress(Psn(1));
+  EXPECT_TRUE(timer.TakeRetry());
+}
+
+// [3.3.rnr-retries]
+TEST(RnrTimerTest, SevenIsForEver) {
+  RnrTimer timer;
+  timer.Configure(7);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(timer.TakeRetry());
+  EXPECT_EQ(timer.resend().cause, ResendCause::kRnrNak);
+  EXPECT_EQ(timer.resend().limit, Resend::kForEver);
+}
+
+TEST(RnrTimerTest, WaitsUntilItsDeadline) {
+  RnrTimer timer;
+  EXPECT_FALSE(timer.Expire(Nanos(1'000'000)));
+  timer.Start(Psn(100), Nanos(500));
+  EXPECT_TRUE(timer.waiting());
+  EXPECT_FALSE(timer.Expire(Nanos(499)));
+  EXPECT_TRUE(timer.Expire(Nanos(500)));
+  EXPECT_FALSE(timer.waiting());
+}
+
+TEST(RnrTimerTest, TheSameNakAgainSaysNothingNew) {
+  RnrTimer timer;
+  EXPECT_FALSE(timer.IsKnown(Psn(100)));
+  timer.Start(Psn(100), Nanos(500));
+  EXPECT_TRUE(timer.IsKnown(Psn(99)));
+  EXPECT_TRUE(timer.IsKnown(Psn(100)));
+  EXPECT_FALSE(timer.IsKnown(Psn(101)));
+}
+
+TEST(RnrTimerTest, ProgressBehindTheRefusedPacketEndsTheWait) {
+  RnrTimer timer;
+  timer.Start(Psn(100), Nanos(500));
+  timer.OnProgress(Psn(100));
+  EXPECT_TRUE(timer.waiting()) << "what is in front of it tells nothing";
+  timer.OnProgress(Psn(101));
+  EXPECT_FALSE(timer.waiting());
+}
+
+// How round trips are measured (pipeline/transport/loss_recovery.h).
+
+using wire::Psn;
+
+TEST(RoundTripTest, ARoundLastsFromItsFirstPacketToWhatWasSentInIt) {
+  RoundTrip round;
+  EXPECT_FALSE(round.End(Nanos(5))) << "nothing was sent";
+  EXPECT_FALSE(round.measured());
+  round.OnSent(Psn(100), Nanos(10));
+  round.OnSent(Psn(101), Nanos(50));  // Of the same round.
+  EXPECT_FALSE(round.Covers(Psn(99)));
+  EXPECT_TRUE(round.Covers(Psn(100)));
+  EXPECT_FALSE(round.CoversBefore(Psn(100)));
+  EXPECT_TRUE(round.CoversBefore(Psn(101)));
+  EXPECT_TRUE(round.End(Nanos(90)));
+  EXPECT_EQ(round.smoothed(), Nanos(80));
+  EXPECT_FALSE(round.End(Nanos(95))) << "the next packet begins the next round";
+}
+
+TEST(RoundTripTest, ASampleWeighsAnEighth) {
+  RoundTrip round;
+  round.OnSent(Psn(0), Nanos(0));
+  ASSERT_TRUE(round.End(Nanos(800)));
+  round.OnSent(Psn(1), Nanos(1000));
+  ASSERT_TRUE(round.End(Nanos(2600)));
+  EXPECT_EQ(round.smoothed(), Nanos(900));
+}
+
+TEST(RoundTripTest, EachRoundIsTakenOnce) {
+  RoundTrip round;
+  EXPECT_EQ(round.TakeNewest(), Nanos(0));
+  round.OnSent(Psn(0), Nanos(100));
+  ASSERT_TRUE(round.End(Nanos(800)));
+  EXPECT_EQ(round.TakeNewest(), Nanos(700));
+  EXPECT_EQ(round.TakeNewest(), Nanos(0));
+}
+
+TEST(RoundTripTest, WhatIsSentAgainIsNotMeasured) {
+  RoundTrip round;
+  round.OnSent(Psn(0xffffff), Nanos(0));
+  EXPECT_TRUE(round.Covers(Psn(0))) << "PSNs are circular";
+  round.GiveUp();
+  EXPECT_FALSE(round.End(Nanos(500)));
+  EXPECT_FALSE(round.measured());
+}
+
+TEST(RoundTripTest, ResetForgetsWhatWasMeasured) {
+  RoundTrip round;
+  round.OnSent(Psn(0), Nanos(0));
+  ASSERT_TRUE(round.End(Nanos(800)));
+  round.Reset();
+  EXPECT_FALSE(round.measured());
+}
+
+// When a requester sends tail loss probes (pipeline/transport/loss_recovery.h).
+
+constexpr Nanos kUs{1'000};
+
+/// When `probe` is due, looked at whenever its timer asks for it.
+Nanos DueAt(TailLossProbe& probe) {
+  for (;;) {
+    const Nanos now = probe.deadline();
+    EXPECT_FALSE(probe.Expire(now - Nanos(1)));
+    if (probe.Expire(now)) return now;
+  }
+}
+
+// [sr.probe]
+TEST(TailLossProbeTest, WaitsForThreeRoundTripsAndAtLeastATenthOfAMillisecond) {
+  TailLossProbe probe;
+  probe.Start(Nanos(0), kUs * 10, kNever);
+  EXPECT_EQ(DueAt(probe), kUs * 100);
+  probe.OnResponse();
+  probe.Start(Nanos(0), kUs * 50, kNever);
+  EXPECT_EQ(DueAt(probe), kUs * 150);
+}
+
+// [sr.probe]
+TEST(TailLossProbeTest, AnOwnerThatStoodStillHasMoreLooksBeforeItIsDue) {
+  TailLossProbe probe;
+  probe.Start(Nanos(0), kUs * 10, kNever);
+  Nanos now = kUs * 1'000'000;
+  for (int look = 0; look < 3; ++look, now = probe.deadline()) {
+    EXPECT_FALSE(probe.Expire(now));
+    EXPECT_EQ(probe.deadline(), now + kUs * 25);
+  }
+  EXPECT_TRUE(probe.Expire(now));
+  EXPECT_EQ(now, kUs * 1'000'075);
+}
+
+// [sr.probe]
+TEST(TailLossProbeTest, EachOneWithoutAnAnswerDoublesTheWait) {
+  TailLossProbe probe;
+  for (const int factor : {1, 2, 4}) {
+    probe.Start(Nanos(0), kUs * 10, kNever);
+    EXPECT_EQ(DueAt(probe), kUs * 100 * factor);
+    EXPECT_EQ(probe.deadline(), kNever);
+  }
+  probe.OnResponse();
+  probe.Start(Nanos(0), kUs * 10, kNever);
+  EXPECT_EQ(DueAt(probe), kUs * 100);
+}
+
+/// The peer of `probe` answers after `silence`; looked at whenever the timer asks for it. Returns
+/// whether a probe was sent. `now` becomes the time of the answer.
+bool IsSentIn(TailLossProbe& probe, Nanos silence, Nanos& now) {
+  bool sent = false;
+  probe.Start(now, kUs * 10, kNever);
+  const Nanos answer = now + silence;
+  while (probe.deadline() < answer) {
+    now = probe.deadline();
+    if (!probe.Expire(now)) continue;
+    sent = true;
+    probe.Start(now, kUs * 10, kNever);
+  }
+  now = answer;
+  probe.OnResponse(now, kUs * 10);
+  return sent;
+}
+
+/// When the next probe is due, from `now` on.
+Nanos WaitAt(TailLossProbe& probe, Nanos now) {
+  probe.Start(now, kUs * 10, kNever);
+  return DueAt(probe) - now;
+}
+
+// [sr.probe.silence] A peer whose thread has no CPU for a while is silent, and has lost nothing.
+TEST(TailLossProbeTest, WaitsForTwiceTheLongestSilenceThatEndedByItself) {
+  TailLossProbe probe;
+  Nanos now{0};
+  EXPECT_FALSE(IsSentIn(probe, kUs * 80, now));
+  EXPECT_FALSE(IsSentIn(probe, kUs * 5, now)) << "a shorter one changes nothing";
+  EXPECT_EQ(WaitAt(probe, now), kUs * 160);
+}
+
+// [sr.probe.silence]
+TEST(TailLossProbeTest, ASilenceThatOutlastsItsProbesByRoundTripsEndedByItself) {
+  TailLossProbe probe;
+  Nanos now{0};
+  EXPECT_TRUE(IsSentIn(probe, kUs * 1'000, now));
+  EXPECT_FALSE(IsSentIn(probe, kUs * 1'900, now));
+}
+
+// [sr.probe.silence] That is what a loss looks like: the wait for the next one stays short.
+TEST(TailLossProbeTest, ASilenceThatAProbeEndsTeachesNothing) {
+  for (const int64_t answer_us : {105, 110, 120, 140}) {
+    TailLossProbe probe;
+    Nanos now{0};
+    EXPECT_TRUE(IsSentIn(probe, kUs * answer_us, now));
+    EXPECT_EQ(WaitAt(probe, now), kUs * 100) << answer_us;
+  }
+}
+
+// [sr.probe.silence] A NAK tells of a loss, whenever it comes.
+TEST(TailLossProbeTest, ASilenceThatEndsWithANewsOfALossTeachesNothing) {
+  TailLossProbe probe;
+  probe.Start(Nanos(0), kUs * 10, kNever);
+  const Nanos due = DueAt(probe);
+  probe.OnResponse();
+  EXPECT_EQ(WaitAt(probe, due + kUs * 80), kUs * 100);
+}
+
+// [sr.probe.silence]
+TEST(TailLossProbeTest, TheOwnPauseIsNoSilenceOfThePeer) {
+  TailLossProbe probe;
+  probe.Start(Nanos(0), kUs * 10, kNever);
+  const Nanos now = kUs * 50'000;  // No look at the timer before the response.
+  probe.OnResponse(now, kUs * 10);
+  EXPECT_EQ(WaitAt(probe, now), kUs * 100);
+}
+
+// [sr.probe.silence] Nor does one pause make losses slow to mend.
+TEST(TailLossProbeTest, ASilenceIsForgottenAndLengthensTheWaitToABound) {
+  TailLossProbe probe;
+  Nanos now{0};
+  EXPECT_TRUE(IsSentIn(probe, kUs * 50'000, now));
+  EXPECT_EQ(WaitAt(probe, now), kUs * 8'000);
+  probe.OnResponse();
+  EXPECT_EQ(WaitAt(probe, now + kUs * 2'000'000), kUs * 100);
+}
+
+// [sr.probe]
+TEST(TailLossProbeTest, LeavesTheRestToTheAckTimeout) {
+  TailLossProbe probe;
+  probe.Start(Nanos(0), kUs * 50, kUs * 150);
+  EXPECT_EQ(probe.deadline(), kNever);
+  probe.Start(Nanos(0), kUs * 50, kUs * 151);
+  EXPECT_EQ(DueAt(probe), kUs * 150);
+  probe.OnResponse();
+  probe.Start(Nanos(0), kUs * 64'000, kNever);
+  EXPECT_EQ(probe.deadline(), kNever) << "beyond the longest wait, without an ACK timeout too";
+}
+
 }  // namespace
 }  // namespace uroce::transport

@@ -11,7 +11,7 @@
 #include <span>
 #include <sstream>
 
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/packet.h"
 #include "pipeline/wire/to_string.h"
 
 namespace uroce::transport {

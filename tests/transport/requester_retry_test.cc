@@ -2,7 +2,7 @@
 // Timers, retries and going back: docs/protocol/transport.md, sections 3.2 to 3.4.
 #include <gtest/gtest.h>
 
-#include "pipeline/transport/timers.h"
+#include "pipeline/transport/loss_recovery.h"
 #include "tests/transport/script.h"
 
 namespace uroce::transport {
@@ -125,7 +125,7 @@ TEST(RequesterRetry, ProgressEndsTheBackOff) {
   s.At(kFirstTimeout + 10).Receive("ACK psn=000100 msn=1").Deadline(Nanos(2 * kFirstTimeout + 10));
 }
 
-// [3.3.back-off] A queue pair that is used again starts anew.
+// [3.3.back-off] A queue pair that is used again starts again.
 TEST(RequesterRetry, ResetEndsTheBackOff) {
   Script s;
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});

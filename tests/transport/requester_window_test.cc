@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many packets a requester has in flight (pipeline/congestion/window.h).
+// How many packets a requester has in flight (pipeline/congestion/flow.h).
 #include <gtest/gtest.h>
 
 #include <iomanip>
 #include <sstream>
 
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/packet.h"
 #include "tests/transport/packet_text.h"
 #include "tests/transport/selective_script.h"
 

@@ -48,7 +48,7 @@ TEST(SharedReceive, ErrFlushesWhatWasTakenAndTellsThatNoMoreWillBe) {
   s.Modify(QpState::kErr).Raises({});
 }
 
-// [6.1.last-wqe] Also when it fails by itself; and anew after RESET.
+// [6.1.last-wqe] Also when it fails by itself; and again after RESET.
 TEST(SharedReceive, AFailureTellsThatNoMoreWillBeTaken) {
   Script s({.shared_receive = true});
   s.Receive("SEND_MIDDLE psn=000200 len=1024");

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <string>
 
-#include "pipeline/transport/effect.h"
 #include "pipeline/transport/work.h"
 
 namespace uroce::transport {

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "pipeline/transport/send_queue.h"
-#include "pipeline/wire/acknowledgement.h"
+#include "pipeline/wire/packet.h"
 #include "tests/transport/script.h"
 
 namespace uroce::transport {

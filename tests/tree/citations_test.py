@@ -42,8 +42,8 @@ BASENAMES = {os.path.basename(name) for name in FILES}
 
 
 def exists(path):
-    """A file, a folder, a module (`nic/settings/flags`), several files (`tests/e2e/*_test.py`), or
-    a test by its place in tests/ (`e2e/limits_test`)."""
+    """A file, a folder, a module (`nic/settings/flags`), several files (`tests/e2e/*/*_test.py`),
+    or a test by its place in tests/ (`e2e/isolation/limits_test`)."""
     if "*" in path:
         return any(ROOT.glob(path))
     return any(where in FOLDERS or any(where + suffix in FILES for suffix in SUFFIXES)

@@ -12,13 +12,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The top-level folders are layers: each includes only those that stand here behind it.
-LAYERS = {"pipeline": set(), "drivers": {"pipeline"}, "nic": {"drivers", "pipeline"},
-          "verbs-shim": {"pipeline"}, "tools": {"pipeline"}}
-# Clocks, threads, locks, logs, files and DPDK: what a pure room cannot name.
+MODULES = "tests/tree/modules.txt"
+# Clocks, threads, locks, logs, files and DPDK: what a pure module cannot name.
 IMPURE_INCLUDE = re.compile(
     r"<(rte_.*|thread|mutex|shared_mutex|condition_variable|future|chrono|iostream|fstream|ctime|"
-    r"time\.h|unistd\.h|pthread\.h|spdlog/.*|absl/.*)>")
+    r"time\.h|unistd\.h|pthread\.h|fmt/.*|spdlog/.*|absl/.*)>")
 IMPURE_WORD = re.compile(
     r"\b(malloc|calloc|realloc|printf|fprintf|clock_gettime|std::mutex|std::thread|usleep|sleep)\b")
 BANNED = {
@@ -32,12 +30,12 @@ BANNED = {
 OF_A_PROCESSOR = re.compile(
     r"__x86_64__|__aarch64__|__builtin_ia32|__builtin_cpu|[a-z]mmintrin|x86intrin|arm_neon|"
     r"cpuid\.h|__rdtsc|\b_mm\d*_|gnu::target|\bhwcap\.h|ucontext\.h")
-ROOMS_OF_PROCESSORS = ("pipeline/wire/crc/", "verbs-shim/memory/")
+MODULES_OF_PROCESSORS = ("pipeline/wire/crc/", "verbs-shim/memory/")
 SOURCES_OF_PROCESSORS = ("pipeline/base/cpu.h", "pipeline/base/streaming_store.h",
-                         "pipeline/datapath/memory/ordered_copy.cc", "tools/client/launch.cc",
+                         "pipeline/datapath/queue/payload.cc", "tools/client/launch.cc",
                          "tools/doctor/kernel.cc")
 OF_MACHINE = {"x86_64": ["-march=x86-64-v2"]}
-C_ROOMS = ("verbs-shim/", "pipeline/shm/", "tests/e2e/")
+C_MODULES = ("verbs-shim/", "pipeline/shm/", "tests/e2e/")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -59,8 +57,8 @@ def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def sources_of_rooms():
-    """Sources outside the tests: each lies in a room, which is its folder."""
+def sources_of_modules():
+    """Sources outside the tests: each lies in a module, which is its folder."""
     return [name for name in tracked(".h", ".cc", ".c") if not name.startswith("tests/")]
 
 
@@ -71,23 +69,31 @@ def included_by(name):
         yield beside if (ROOT / beside).exists() else included
 
 
-def drawing():
-    """The drawing in ARCHITECTURE.md, and the folder of each of its names."""
+def listed_modules():
+    """MODULES: the includes as arrows (module, module that it includes), and the pure modules."""
+    arrows, listed, pure = set(), set(), set()
+    for line in read(MODULES).splitlines():
+        if match := re.fullmatch(r"([\w/-]+)( pure)?:((?: [\w/-]+)*)", line):
+            module, is_pure, ends = match.groups()
+            listed.add(module)
+            pure |= {module} if is_pure else set()
+            arrows |= {(module, end) for end in ends.split()}
+        elif line and not line.startswith("#"):
+            raise ValueError(f"{MODULES}: {line}")
+    return arrows, listed, pure
+
+
+def drawn_layers():
+    """The arrows of the picture in ARCHITECTURE.md: (layer, layer that it includes)."""
     text = re.search(r"```mermaid\n(.*?)```", read("ARCHITECTURE.md"), re.S).group(1)
-    return text, dict(re.findall(r'(\w+)\["([^"]+)"\]', text))
-
-
-def drawn_arrows():
-    """The arrows of the drawing: (room, room that it includes)."""
-    text, names = drawing()
+    names = dict(re.findall(r'(\w+)\["([\w-]+): ', text))
     return {(names[start], names[end])
-            for start, ends in re.findall(r"^\s*(\w+)(?:\[[^]]*\])? --> (.+)$", text, re.M)
-            for end in re.findall(r"\w+", ends)}
+            for start, end in re.findall(r"^\s*(\w+)(?:\[[^]]*\])? --> (\w+)$", text, re.M)}
 
 
-def reachable(room, arrows):
-    """All rooms to which arrows lead from `room`, in any number of steps."""
-    found, rest = set(), [room]
+def reachable(module, arrows):
+    """All modules to which arrows lead from `module`, in any number of steps."""
+    found, rest = set(), [module]
     while rest:
         start = rest.pop()
         ends = {end for begin, end in arrows if begin == start} - found
@@ -96,55 +102,61 @@ def reachable(room, arrows):
     return found
 
 
-def pure_rooms():
-    """The folders that the drawing marks as pure: the check and the reader have one list."""
-    text, names = drawing()
-    return {names[name] for name in re.search(r"^\s*class ([\w,]+) pure$", text, re.M)
-            .group(1).split(",")}
+def differences(arrows, used):
+    """What is wrong with `arrows` as a drawing of the includes `used`, without those that the
+    arrows imply."""
+    starts = {start for arrow in arrows | used for start in arrow}
+    below = {start: reachable(start, arrows) for start in starts}
+    found = [f"{start} stands above itself" for start in starts if start in below[start]]
+    found += [f"no arrow allows {start} --> {end}" for start, end in used
+              if end not in below[start]]
+    found += [f"no include needs {start} --> {end}" for start, end in arrows - used]
+    found += [f"others imply {start} --> {end}" for start, end in arrows
+              if end in reachable(start, arrows - {(start, end)})]
+    return found
 
 
 class TreeTest(unittest.TestCase):
     def assert_nothing(self, found):
         self.assertFalse(found, "\n" + "\n".join(found))
 
-    def test_rooms_include_only_what_the_drawing_says(self):
-        arrows = drawn_arrows()
-        rooms = {os.path.dirname(name) for name in sources_of_rooms()}
-        drawn = {room for arrow in arrows for room in arrow}
-        below = {room: reachable(room, arrows) for room in rooms | drawn}
-        found = [f"{room} is no room" for room in drawn - rooms]
-        found += [f"{room} is not drawn" for room in rooms - drawn]
-        found += [f"{room} stands above itself" for room in rooms if room in below[room]]
+    def test_modules_include_only_what_the_list_says(self):
+        arrows, listed, _ = listed_modules()
+        modules = {os.path.dirname(name) for name in sources_of_modules()}
+        found = [f"{module} is no module" for module in listed - modules]
+        found += [f"{module} is not in {MODULES}" for module in modules - listed]
+        found += [f"{end} is not in {MODULES}" for _, end in arrows if end not in listed]
         used = set()
-        for name in sources_of_rooms():
-            room = os.path.dirname(name)
+        for name in sources_of_modules():
+            module = os.path.dirname(name)
             for included in included_by(name):
                 target = os.path.dirname(included)
-                used.add((room, target))
-                if target in rooms - below[room] - {room} or included.startswith("tests/"):
+                if target in modules - {module}:
+                    used.add((module, target))
+                    if target not in reachable(module, arrows):
+                        found.append(f"{name} includes {included}")
+                if included.startswith("tests/"):
                     found.append(f"{name} includes {included}")
-        found += [f"no include needs {start} --> {end}" for start, end in arrows - used]
-        found += [f"others imply {start} --> {end}" for start, end in arrows
-                  if end in reachable(start, arrows - {(start, end)})]
-        self.assert_nothing(sorted(found))
+        self.assert_nothing(sorted(found + differences(arrows, used)))
 
-    def test_top_level_folders_are_layers(self):
-        found = []
-        for name in sources_of_rooms():
-            layer = name.partition("/")[0]
-            found += [f"{name} includes {included}" for included in included_by(name)
-                      if included.partition("/")[0] in set(LAYERS) - LAYERS[layer] - {layer}]
-        self.assert_nothing(found)
+    def test_layers_are_those_of_the_picture(self):
+        arrows = drawn_layers()
+        layers = {name.partition("/")[0] for name in sources_of_modules()}
+        used = {(name.partition("/")[0], included.partition("/")[0])
+                for name in sources_of_modules() for included in included_by(name)}
+        used = {(layer, other) for layer, other in used if other in layers - {layer}}
+        drawn = {layer for arrow in arrows for layer in arrow}
+        found = [f"{layer} is drawn or exists, not both" for layer in layers ^ drawn]
+        self.assert_nothing(sorted(found + differences(arrows, used)))
 
-    def test_pure_rooms_include_only_pure_rooms(self):
-        pure = pure_rooms()
-        self.assert_nothing([f"{name} includes {included}" for name in sources_of_rooms()
+    def test_pure_modules_include_only_pure_modules(self):
+        _, listed, pure = listed_modules()
+        self.assert_nothing([f"{name} includes {included}" for name in sources_of_modules()
                              if os.path.dirname(name) in pure for included in included_by(name)
-                             if included.partition("/")[0] in LAYERS
-                             and os.path.dirname(included) not in pure])
+                             if os.path.dirname(included) in listed - pure])
 
-    def test_pure_rooms_know_no_clock_thread_log_or_driver(self):
-        found, pure = [], pure_rooms()
+    def test_pure_modules_know_no_clock_thread_log_or_driver(self):
+        found, (_, _, pure) = [], listed_modules()
         for name in tracked(".h", ".cc"):
             if os.path.dirname(name) not in pure:
                 continue
@@ -155,8 +167,8 @@ class TreeTest(unittest.TestCase):
 
     def test_processors_are_named_in_few_places(self):
         found = []
-        for name in sources_of_rooms():
-            if name.startswith(ROOMS_OF_PROCESSORS) or name in SOURCES_OF_PROCESSORS:
+        for name in sources_of_modules():
+            if name.startswith(MODULES_OF_PROCESSORS) or name in SOURCES_OF_PROCESSORS:
                 continue
             found += [f"{name}:{number}: {line.strip()}"
                       for number, line in enumerate(read(name).splitlines(), 1)
@@ -199,21 +211,6 @@ class TreeTest(unittest.TestCase):
                              for number, line in enumerate(read(name).splitlines(), 1)
                              if len(line) > 100])
 
-    def test_every_room_says_what_it_holds(self):
-        """In a README of its own, or in the README of a room around it, which names its folder."""
-        def says(room, inner=""):
-            if not room:
-                return False
-            readme = ROOT / room / "README.md"
-            if readme.exists() and (not inner or
-                                    re.search(f"`{inner}/?`", readme.read_text())):
-                return True
-            around, name = os.path.split(room)
-            return says(around, f"{name}/{inner}" if inner else name)
-
-        rooms = {os.path.dirname(name) for name in sources_of_rooms()}
-        self.assert_nothing([room for room in sorted(rooms) if not says(room)])
-
     def test_headers_compile_alone(self):
         """The build has compiled those alone that the source of their name includes first."""
         packages = ["libdpdk", "libpcap", "libibverbs"]
@@ -223,7 +220,7 @@ class TreeTest(unittest.TestCase):
         ccache = ["ccache"] if shutil.which("ccache") else []
 
         def compile_alone(name):
-            is_c = name.startswith(C_ROOMS) and name not in CXX_HEADERS
+            is_c = name.startswith(C_MODULES) and name not in CXX_HEADERS
             source = Path("build/headers") / (name + (".c" if is_c else ".cc"))
             (ROOT / source).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / source).write_text(f'#include "{name}"\n', encoding="utf-8")

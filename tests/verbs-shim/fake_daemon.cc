@@ -155,8 +155,8 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
                                   .max_mr_size = ~uint64_t{0},
                                   .max_qp = 1024,
                                   .max_qp_wr = 4096,
-                                  .max_sge = 16,
-                                  .max_inline = 220,
+                                  .max_sge = UROCE_MAX_SGE,
+                                  .max_inline = UROCE_MAX_INLINE,
                                   .max_cq = 1024,
                                   .max_cqe = 1 << 20,
                                   .max_mr = 1024,
@@ -181,7 +181,8 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
     case UROCE_CREATE_CHANNEL:
       return MakeStream(channel_fd_, reply, fds);
     case UROCE_QUERY_PORT:
-      Append(reply, uroce_port_info{IBV_PORT_ACTIVE, 5, IBV_MTU_4096, IBV_MTU_1024, 2, 32, 8, 0});
+      Append(reply, uroce_port_info{IBV_PORT_ACTIVE, 5, IBV_MTU_4096, IBV_MTU_1024, 2, 32, 8, 0,
+                                    100'000'000'000});
       return 0;
     case UROCE_QUERY_GIDS:
       for (uint32_t i = 0; i < 8; ++i) {

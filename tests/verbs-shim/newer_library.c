@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libibverbs of a release to come, as far as contexts of providers go: its verbs_context and its
 // private part have slots that no header of today declares, and it has verbs that call them. Like
-// all releases, it fills the table of a new context with functions that refuse.
+// all releases, it fills the table of a new context with functions that refuse. It has a device.
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -34,6 +34,19 @@ struct newer_device {
   const void* ops;
   uint32_t users;
 };
+
+static struct ibv_device other_device = {.name = "mana_0"};
+
+struct ibv_device** ibv_get_device_list(int* count) {
+  struct ibv_device** list = calloc(2, sizeof(*list));
+  list[0] = &other_device;
+  *count = 1;
+  return list;
+}
+
+void ibv_free_device_list(struct ibv_device** list) { free(list); }
+
+const char* ibv_get_device_name(struct ibv_device* device) { return device->name; }
 
 static int refuse(struct ibv_context* context, int argument) {
   (void)context, (void)argument;

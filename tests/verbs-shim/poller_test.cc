@@ -166,7 +166,7 @@ TEST_F(PollerTest, ItSleepsOnlyWhenItHasPolledAllQueuesSinceTheAnnouncement) {
       EXPECT_EQ(ibv_poll_cq(last, 1, &wc), 0);
     }
     ASSERT_EQ(Bits(), both);
-    // A sleep would end at once, since the word has another value, and be announced anew.
+    // A sleep would end at once, since the word has another value, and be announced again.
     word().value = 0;
     for (int i = 0; i < 3; ++i) EXPECT_EQ(ibv_poll_cq(last, 1, &wc), 0);
     EXPECT_EQ(Bits(), 0u);

@@ -20,6 +20,28 @@ TEST(RedirectedPathTest, FilesOfDevicesLeadBelowTheTree) {
             "/run/u.d/sys/class/infiniband/uroce0/fw_ver");
   EXPECT_EQ(Redirected("/sys/class/infiniband"), "/run/u.d/sys/class/infiniband");
   EXPECT_EQ(Redirected("/dev/infiniband/uroce0"), "/run/u.d/dev/infiniband/uroce0");
+  EXPECT_EQ(Redirected("/sys/devices/pcifffe:00/x"), "/run/u.d/sys/devices/pcifffe:00/x");
+}
+
+TEST(RedirectedPathTest, SlashesAndDotsChangeNothing) {
+  const std::string place = "/run/u.d/sys/class/infiniband/uroce0/fw_ver";
+  for (const char* path :
+       {"//sys//class///infiniband/uroce0/fw_ver", "/sys/./class/infiniband/uroce0/fw_ver",
+        "/sys/class/net/../infiniband/uroce0/fw_ver", "/../sys/class/infiniband/uroce0/fw_ver",
+        "/dev/infiniband_x/../../sys/class/infiniband/uroce0/fw_ver",
+        "/sys/class/infiniband_verbs/../infiniband/uroce0/fw_ver"}) {
+    EXPECT_EQ(Redirected(path), place) << path;
+  }
+  EXPECT_EQ(Redirected("/dev/./infiniband/"), "/run/u.d/dev/infiniband/");
+  // The kernel follows the links of the tree.
+  EXPECT_EQ(Redirected("/sys/class/infiniband/a/../b"), "/run/u.d/sys/class/infiniband/a/../b");
+}
+
+TEST(RedirectedPathTest, PartsInAnotherOrderStayWhatTheyAre) {
+  EXPECT_EQ(Redirected("/class/sys/infiniband"), "");
+  EXPECT_EQ(Redirected("/sys/x/class/infiniband"), "");
+  EXPECT_EQ(Redirected("/sys/class/../infiniband"), "");
+  EXPECT_EQ(Redirected("sys/class/infiniband"), "");
 }
 
 // libibverbs looks for the kernel's devices there, and must find no others.
@@ -27,6 +49,7 @@ TEST(RedirectedPathTest, NamesThatOnlyBeginAlikeStayWhatTheyAre) {
   EXPECT_EQ(Redirected("/sys/class/infiniband_verbs/uverbs0"), "");
   EXPECT_EQ(Redirected("/sys/class/net/eth0"), "");
   EXPECT_EQ(Redirected("/dev/infinibandits"), "");
+  EXPECT_EQ(Redirected("/sys/devices/pci0000:00/x"), "");
   EXPECT_EQ(Redirected(""), "");
 }
 

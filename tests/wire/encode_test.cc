@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 #include "pipeline/wire/to_string.h"
 #include "tests/wire/reencode.h"
 

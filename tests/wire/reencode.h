@@ -11,7 +11,7 @@
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 

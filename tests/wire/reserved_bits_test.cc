@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields that the standard reserves, against what the encoder writes: 0, whatever the values of
-// the other fields are. Where they lie is said here once more, apart from layout.h.
+// the other fields are. Where they lie is said here once more, apart from packet.h.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -147,7 +147,7 @@ void AddConfig(const Command& app, Invocation& invocation) {
     invocation.exit_status = PrintDump(invocation.SocketPath(), *flags, UROCE_DUMP_CONFIG);
   });
   AddChange(config, invocation, UROCE_CHANGE_RELOAD, "reload",
-            "Have the daemon read its file anew; what it says holds, all of it or nothing");
+            "Have the daemon read its file again; what it says holds, all of it or nothing");
   AddSettings(AddChange(config, invocation, UROCE_CHANGE_CONFIG, "set",
                         "Change settings until the next reload: log_level, and most limits"));
   config.SetFooter(

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +31,7 @@ namespace uroce::tools {
 namespace {
 
 constexpr char kPrivate[] = "--private";
+constexpr char kOnly[] = "--only";
 
 /// The index of the first word, from `start` on, that is neither a flag nor the value of --socket.
 size_t SkipFlags(const std::vector<std::string>& arguments, size_t start) {
@@ -79,7 +81,8 @@ int RunProgram(const RunWords& words, const Invocation& invocation) {
 
 /// Whether a word before the program is for this tool, in a private run too.
 bool IsOwnFlag(const std::string& word) {
-  return word == "-h" || word == "--help" || word == kPrivate || word.starts_with("--socket=");
+  return word == "-h" || word == "--help" || word == kPrivate || word == kOnly ||
+         word.starts_with("--socket=");
 }
 
 /// Moves the words from `first` on that are not for this tool to `options`.
@@ -129,11 +132,14 @@ void AddLaunchers(const Command& app, Invocation& invocation, const RunWords& wo
   run.AddFlag(kPrivate, *is_private,
               "With a uroced of its own, which ends with the program: "
               "uroce run --private [OPTION-OF-UROCED...] -- PROGRAM");
+  const auto is_only = std::make_shared<bool>(false);
+  run.AddFlag(kOnly, *is_only, "Hide the machine's other RDMA devices from the program");
   run.SetFooter(
       "Examples: uroce run -- ibv_rc_pingpong -d uroce0 -g 1\n"
       "          uroce run --private -- ibv_devinfo\n"
       "          uroce run --private --switch ports=4,rate=10G -- ./run-tests");
-  run.OnChosen([&words, &invocation, is_private] {
+  run.OnChosen([&words, &invocation, is_private, is_only] {
+    if (*is_only) setenv("UROCE_ONLY", "1", 1);
     invocation.exit_status = RunProgram(words, invocation);
   });
   const Command env = app.AddCommand(

@@ -192,7 +192,7 @@ Finding CheckVersion(const DaemonFacts& facts, const std::string& uroced) {
           ""};
 }
 
-Finding CheckDevice(const DaemonDevice& device) {
+Finding DeviceFinding(const DaemonDevice& device) {
   const std::string interface = device.interface.empty() ? "the port" : device.interface;
   const uint32_t largest = LargestPathMtu(device.driver);
   const uint32_t wanted = largest + kMtuAbovePathMtu;
@@ -273,6 +273,27 @@ Finding CheckRegion(const CutRegion& region) {
           ""};
 }
 
+/// Round trips below this one, or below so many times the shortest one, are no reason to look.
+constexpr uint64_t kLongRoundTripUs = 1000;
+constexpr uint64_t kTimesTheShortest = 10;
+constexpr uint32_t kSmallWindow = 16;  // DelayWindow::kByLosses
+
+bool IsStarved(const StarvedFlow& flow) {
+  return flow.window_packets <= kSmallWindow && flow.round_trip_us >= kLongRoundTripUs &&
+         flow.round_trip_us >= kTimesTheShortest * flow.shortest_us;
+}
+
+Finding CheckFlow(const StarvedFlow& flow) {
+  return {
+      Level::kNote, "congestion",
+      absl::StrCat(flow.program, " (pid ", flow.pid, ") to ", flow.remote, ": round trips take ",
+                   flow.round_trip_us, " us, and ", flow.shortest_us,
+                   " us at best, so cc=delay has ", flow.window_packets,
+                   " packets in flight; if the peer's threads wait for a CPU, and no switch for "
+                   "a queue, another profile is faster for new connections"),
+      absl::StrCat("uroce cc set ", flow.device, " profile=dcqcn")};
+}
+
 }  // namespace
 
 void ParseRegions(const std::string& json, DaemonFacts& facts) {
@@ -284,6 +305,22 @@ void ParseRegions(const std::string& json, DaemonFacts& facts) {
     if (bytes == 0) continue;
     facts.cut_regions.push_back(
         {Member(region, "program", std::string("?")), Member(region, "pid", pid_t{0}), bytes});
+  }
+}
+
+void ParseFlows(const std::string& json, DaemonFacts& facts) {
+  const Json dump = ParseDump(json).value_or(Json());
+  if (!dump.is_object() || !dump.contains("flows") || !dump["flows"].is_array()) return;
+  for (const Json& flow : dump["flows"]) {
+    if (!flow.is_object() || !flow.contains("round_trip_us")) continue;
+    const StarvedFlow found{.program = Member(flow, "program", std::string("?")),
+                            .pid = Member(flow, "pid", pid_t{0}),
+                            .device = Member(flow, "device", std::string("?")),
+                            .remote = Member(flow, "remote", std::string("?")),
+                            .window_packets = Member(flow, "window_packets", uint32_t{0}),
+                            .round_trip_us = Member(flow, "round_trip_us", uint64_t{0}),
+                            .shortest_us = Member(flow, "shortest_us", uint64_t{0})};
+    if (IsStarved(found)) facts.starved_flows.push_back(found);
   }
 }
 
@@ -316,15 +353,18 @@ DaemonFacts ReadDaemon(const std::string& socket_path) {
   facts.kernel_addresses = KernelAddresses();  // A daemon that answers has made its interfaces.
   const absl::StatusOr<std::string> regions = FetchDump(socket_path, UROCE_DUMP_MR);
   if (regions.ok()) ParseRegions(*regions, facts);
+  const absl::StatusOr<std::string> flows = FetchDump(socket_path, UROCE_DUMP_CC);
+  if (flows.ok()) ParseFlows(*flows, facts);
   return facts;
 }
 
 Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced) {
   if (facts.connect_errno != 0) return {Unreachable(facts, uroced)};
   Findings findings = {CheckVersion(facts, uroced)};
-  for (const DaemonDevice& device : facts.devices) findings.push_back(CheckDevice(device));
+  for (const DaemonDevice& device : facts.devices) findings.push_back(DeviceFinding(device));
   if (auto finding = CheckWireAddresses(facts, uroced)) findings.push_back(*std::move(finding));
   for (const CutRegion& region : facts.cut_regions) findings.push_back(CheckRegion(region));
+  for (const StarvedFlow& flow : facts.starved_flows) findings.push_back(CheckFlow(flow));
   return findings;
 }
 

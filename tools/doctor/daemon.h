@@ -34,6 +34,17 @@ struct CutRegion {
   uint64_t copied_bytes = 0;
 };
 
+/// A flow whose round trips are long, so that congestion control leaves it a small window.
+struct StarvedFlow {
+  std::string program;
+  pid_t pid = 0;
+  std::string device;
+  std::string remote;  ///< The peer's address.
+  uint32_t window_packets = 0;
+  uint64_t round_trip_us = 0;
+  uint64_t shortest_us = 0;
+};
+
 struct DaemonFacts {
   std::string socket;              ///< Its path.
   int connect_errno = 0;           ///< 0: a process answers.
@@ -46,10 +57,11 @@ struct DaemonFacts {
   std::vector<DaemonDevice> devices;
   std::vector<pid_t> program_pids;  ///< Programs with memory regions.
   std::vector<CutRegion> cut_regions;
+  std::vector<StarvedFlow> starved_flows;
   std::set<std::string> kernel_addresses;  ///< Of this network namespace's interfaces: "10.0.0.1".
 };
 
-/// Connects to the daemon, and asks for devices and memory regions.
+/// Connects to the daemon, and asks for devices, memory regions and flows.
 DaemonFacts ReadDaemon(const std::string& socket_path);
 
 /// Fills `facts` from a dump of devices. False: `json` is no such dump.
@@ -57,6 +69,9 @@ bool ParseDevices(const std::string& json, DaemonFacts& facts);
 
 /// Fills `facts` from a dump of memory regions.
 void ParseRegions(const std::string& json, DaemonFacts& facts);
+
+/// Fills `facts` from a dump of flows.
+void ParseFlows(const std::string& json, DaemonFacts& facts);
 
 /// `uroced` is the command that starts a daemon.
 Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced);

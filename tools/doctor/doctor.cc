@@ -19,6 +19,7 @@
 #include "tools/doctor/machine.h"
 #include "tools/doctor/network.h"
 #include "tools/extcap/extcap.h"
+#include "tools/views/dump_view.h"
 
 namespace uroce::tools {
 
@@ -149,10 +150,6 @@ const char* WordOf(Level level) {
       return "problem";
   }
   return "";
-}
-
-std::string Counted(size_t count, const char* noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
 }  // namespace

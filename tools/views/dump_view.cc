@@ -136,4 +136,8 @@ std::string CellText(const Json& value) {
   return absl::StrJoin(parts, ",");
 }
 
+std::string Counted(size_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 }  // namespace uroce::tools

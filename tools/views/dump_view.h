@@ -4,6 +4,7 @@
 // nlohmann/json.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -65,5 +66,8 @@ Cells CellsOf(const Json& object);
 
 /// A value as a cell of a table.
 std::string CellText(const Json& value);
+
+/// "1 program", "2 programs".
+std::string Counted(size_t count, const char* noun);
 
 }  // namespace uroce::tools

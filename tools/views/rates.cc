@@ -183,10 +183,6 @@ void AddRates(const Traffic& traffic, double seconds, std::vector<std::string>& 
   cells.push_back(ScaledText(static_cast<double>(traffic.resent) / seconds, "/s"));
 }
 
-std::string Counted(size_t count, const char* noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 std::string RenderPrograms(const std::vector<Program>& programs, double seconds) {
   TextTable table({"program", "pid", "qps", "sent", "received", "packets", "sent again"});
   for (const Program& program : programs) {

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,47 +28,6 @@ namespace uroce::shim {
 
 namespace {
 
-/// A path, and the path to use in its place.
-class Path {
- public:
-  explicit Path(const char* path) : used_(path) {
-    if (path != nullptr && path[0] == '/' && MayBeOurs(path)) Redirect(path);
-  }
-  const char* get() const { return used_; }
-  /// Flags of fstatat(2). Our node is a link to a character device, and programs must see the
-  /// device that it leads to.
-  int Follow(int flags) const { return used_ == place_ ? flags & ~AT_SYMLINK_NOFOLLOW : flags; }
-
- private:
-  static constexpr size_t kRoom = 512;
-
-  // Most paths are none of ours, and are told apart here.
-  static bool MayBeOurs(const char* path) {
-    return strncmp(path, "/sys/class/inf", 14) == 0 || strncmp(path, "/dev/inf", 8) == 0;
-  }
-
-  void Redirect(const char* path) {
-    const ErrnoKeeper keeper;
-    const char* socket = secure_getenv("UROCE_SOCKET");
-    if (socket == nullptr || socket[0] == '\0') socket = UROCE_DEFAULT_SOCKET;
-    char tree[kRoom];
-    const size_t length = strlen(socket);
-    if (length + sizeof(UROCE_TREE_SUFFIX) > kRoom) return;
-    memcpy(tree, socket, length + 1);
-    memcpy(tree + length, UROCE_TREE_SUFFIX, sizeof(UROCE_TREE_SUFFIX));
-    if (!RedirectPath(path, tree, place_, kRoom)) return;
-    // When the kernel has a directory too, programs see the kernel's: it lists the hardware.
-    const bool is_listing = strchr(path + strlen("/sys/class/"), '/') == nullptr;
-    if (is_listing && Exists(path)) return;
-    if (Exists(place_)) used_ = place_;
-  }
-
-  static bool Exists(const char* path) { return syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0; }
-
-  const char* used_;
-  char place_[kRoom];
-};
-
 using Open = int(const char*, int, ...);
 using OpenFortified = int(const char*, int);
 using OpenAt = int(int, const char*, int, ...);
@@ -79,6 +39,7 @@ using StatX = int(int, const char*, int, unsigned, void*);
 using Access = int(const char*, int);
 using AccessAt = int(int, const char*, int, int);
 using ReadLink = ssize_t(const char*, char*, size_t);
+using ReadLinkAt = ssize_t(int, const char*, char*, size_t);
 using RealPath = char*(const char*, char*);
 using RealPathFortified = char*(const char*, char*, size_t);
 using CanonicalName = char*(const char*);
@@ -86,6 +47,11 @@ using ChangeDirectory = int(const char*);
 using OpenDirectory = void*(const char*);
 using ScanDirectory = int(const char*, void*, void*, void*);
 using OpenStream = FILE*(const char*, const char*);
+using ReopenStream = FILE*(const char*, const char*, FILE*);
+using AboutFileSystem = int(const char*, void*);
+using GetAttribute = ssize_t(const char*, const char*, void*, size_t);
+using ListAttributes = ssize_t(const char*, char*, size_t);
+using AddWatch = int(int, const char*, uint32_t);
 
 constinit NextFunction<Open> next_open("open"), next_open64("open64");
 constinit NextFunction<OpenFortified> next_open_2("__open_2"), next_open64_2("__open64_2");
@@ -101,6 +67,7 @@ constinit NextFunction<StatX> next_statx("statx");
 constinit NextFunction<Access> next_access("access");
 constinit NextFunction<AccessAt> next_faccessat("faccessat");
 constinit NextFunction<ReadLink> next_readlink("readlink");
+constinit NextFunction<ReadLinkAt> next_readlinkat("readlinkat");
 constinit NextFunction<RealPath> next_realpath("realpath");
 constinit NextFunction<RealPathFortified> next_realpath_chk("__realpath_chk");
 constinit NextFunction<CanonicalName> next_canonical("canonicalize_file_name");
@@ -108,6 +75,13 @@ constinit NextFunction<ChangeDirectory> next_chdir("chdir");
 constinit NextFunction<OpenDirectory> next_opendir("opendir");
 constinit NextFunction<ScanDirectory> next_scandir("scandir"), next_scandir64("scandir64");
 constinit NextFunction<OpenStream> next_fopen("fopen"), next_fopen64("fopen64");
+constinit NextFunction<ReopenStream> next_freopen("freopen"), next_freopen64("freopen64");
+constinit NextFunction<Access> next_eaccess("eaccess"), next_euidaccess("euidaccess");
+constinit NextFunction<AboutFileSystem> next_statfs("statfs"), next_statfs64("statfs64"),
+    next_statvfs("statvfs"), next_statvfs64("statvfs64");
+constinit NextFunction<GetAttribute> next_getxattr("getxattr"), next_lgetxattr("lgetxattr");
+constinit NextFunction<ListAttributes> next_listxattr("listxattr"), next_llistxattr("llistxattr");
+constinit NextFunction<AddWatch> next_add_watch("inotify_add_watch");
 
 template <typename... Functions>
 void LookUp(Functions&... functions) {
@@ -119,15 +93,39 @@ __attribute__((constructor)) void LookUpAll() {
   LookUp(next_open, next_open64, next_open_2, next_open64_2, next_openat, next_openat64,
          next_openat_2, next_openat64_2, next_stat, next_stat64, next_lstat, next_lstat64,
          next_xstat, next_xstat64, next_lxstat, next_lxstat64, next_fstatat, next_fstatat64,
-         next_statx, next_access, next_faccessat, next_readlink, next_realpath, next_realpath_chk,
-         next_canonical, next_chdir, next_opendir, next_scandir, next_scandir64, next_fopen,
-         next_fopen64);
+         next_statx, next_access, next_faccessat, next_readlink, next_readlinkat, next_realpath,
+         next_realpath_chk, next_canonical, next_chdir, next_opendir, next_scandir, next_scandir64,
+         next_fopen, next_fopen64, next_freopen, next_freopen64, next_eaccess, next_euidaccess,
+         next_statfs, next_statfs64, next_statvfs, next_statvfs64, next_getxattr, next_lgetxattr,
+         next_listxattr, next_llistxattr, next_add_watch);
 }
 
 /// The mode argument, which is there when `flags` make a file; 0 otherwise.
 int ModeOf(int flags, va_list arguments) {
   const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
   return makes ? va_arg(arguments, int) : 0;
+}
+
+/// Turns a path in the daemon's directory into the one that the kernel would have, as programs that
+/// read the topology of a machine know it. It leads to the same file. Null stays null.
+char* ToKernels(const ProgramPath& path, char* real) {
+  if (real == nullptr || !path.is_ours()) return real;
+  constexpr const char* kPlaces[] = {UROCE_TREE_SUFFIX UROCE_TREE_BUS,
+                                     UROCE_TREE_SUFFIX UROCE_TREE_CLASS};
+  for (const char* place : kPlaces) {
+    const char* found = strstr(real, place);
+    if (found == nullptr) continue;
+    found += strlen(UROCE_TREE_SUFFIX);
+    memmove(real, found, strlen(found) + 1);
+    break;
+  }
+  return real;
+}
+
+/// The path to open. The node of the connection manager is the kernel's where OpenCm has left it to
+/// the kernel: what the daemon has there can be listed, and takes no command.
+const char* ToOpen(const ProgramPath& path) {
+  return IsCmNode(path.given()) ? path.given() : path.get();
 }
 
 /// Like OpenCm, for all paths.
@@ -160,6 +158,8 @@ int HookStatx(int directory, const char* path, int flags, unsigned mask,
 int HookAccess(const char* path, int mode) __asm__("access");
 int HookAccessAt(int directory, const char* path, int mode, int flags) __asm__("faccessat");
 ssize_t HookReadLink(const char* path, char* text, size_t room) __asm__("readlink");
+ssize_t HookReadLinkAt(int directory, const char* path, char* text,
+                       size_t room) __asm__("readlinkat");
 char* HookRealPath(const char* path, char* place) __asm__("realpath");
 char* HookRealPathFortified(const char* path, char* place, size_t room) __asm__("__realpath_chk");
 char* HookCanonicalName(const char* path) __asm__("canonicalize_file_name");
@@ -170,6 +170,21 @@ int HookScanDirectory64(const char* path, void* list, void* filter,
                         void* order) __asm__("scandir64");
 FILE* HookOpenStream(const char* path, const char* mode) __asm__("fopen");
 FILE* HookOpenStream64(const char* path, const char* mode) __asm__("fopen64");
+FILE* HookReopenStream(const char* path, const char* mode, FILE* stream) __asm__("freopen");
+FILE* HookReopenStream64(const char* path, const char* mode, FILE* stream) __asm__("freopen64");
+int HookEffectiveAccess(const char* path, int mode) __asm__("eaccess");
+int HookEffectiveUserAccess(const char* path, int mode) __asm__("euidaccess");
+int HookStatFs(const char* path, void* status) __asm__("statfs");
+int HookStatFs64(const char* path, void* status) __asm__("statfs64");
+int HookStatVfs(const char* path, void* status) __asm__("statvfs");
+int HookStatVfs64(const char* path, void* status) __asm__("statvfs64");
+ssize_t HookGetAttribute(const char* path, const char* name, void* value,
+                         size_t room) __asm__("getxattr");
+ssize_t HookGetAttributeOfLink(const char* path, const char* name, void* value,
+                               size_t room) __asm__("lgetxattr");
+ssize_t HookListAttributes(const char* path, char* list, size_t room) __asm__("listxattr");
+ssize_t HookListAttributesOfLink(const char* path, char* list, size_t room) __asm__("llistxattr");
+int HookAddWatch(int fd, const char* path, uint32_t mask) __asm__("inotify_add_watch");
 
 UROCE_EXPORT int HookOpen(const char* path, int flags, ...) {
   va_list arguments;
@@ -177,7 +192,7 @@ UROCE_EXPORT int HookOpen(const char* path, int flags, ...) {
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_open.Get()(Path(path).get(), flags, mode);
+  return cm != kNotOurs ? cm : next_open.Get()(ToOpen(ProgramPath(path)), flags, mode);
 }
 
 UROCE_EXPORT int HookOpen64(const char* path, int flags, ...) {
@@ -186,7 +201,7 @@ UROCE_EXPORT int HookOpen64(const char* path, int flags, ...) {
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_open64.Get()(Path(path).get(), flags, mode);
+  return cm != kNotOurs ? cm : next_open64.Get()(ToOpen(ProgramPath(path)), flags, mode);
 }
 
 UROCE_EXPORT int HookOpenAt(int directory, const char* path, int flags, ...) {
@@ -195,7 +210,9 @@ UROCE_EXPORT int HookOpenAt(int directory, const char* path, int flags, ...) {
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_openat.Get()(directory, Path(path).get(), flags, mode);
+  return cm != kNotOurs
+             ? cm
+             : next_openat.Get()(directory, ToOpen(ProgramPath(path, directory)), flags, mode);
 }
 
 UROCE_EXPORT int HookOpenAt64(int directory, const char* path, int flags, ...) {
@@ -204,104 +221,161 @@ UROCE_EXPORT int HookOpenAt64(int directory, const char* path, int flags, ...) {
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_openat64.Get()(directory, Path(path).get(), flags, mode);
+  return cm != kNotOurs
+             ? cm
+             : next_openat64.Get()(directory, ToOpen(ProgramPath(path, directory)), flags, mode);
 }
 
 UROCE_EXPORT int HookOpen_2(const char* path, int flags) {
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_open_2.Get()(Path(path).get(), flags);
+  return cm != kNotOurs ? cm : next_open_2.Get()(ToOpen(ProgramPath(path)), flags);
 }
 UROCE_EXPORT int HookOpen64_2(const char* path, int flags) {
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_open64_2.Get()(Path(path).get(), flags);
+  return cm != kNotOurs ? cm : next_open64_2.Get()(ToOpen(ProgramPath(path)), flags);
 }
 UROCE_EXPORT int HookOpenAt_2(int directory, const char* path, int flags) {
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_openat_2.Get()(directory, Path(path).get(), flags);
+  return cm != kNotOurs
+             ? cm
+             : next_openat_2.Get()(directory, ToOpen(ProgramPath(path, directory)), flags);
 }
 UROCE_EXPORT int HookOpenAt64_2(int directory, const char* path, int flags) {
   const int cm = OpenIfCm(path, flags);
-  return cm != kNotOurs ? cm : next_openat64_2.Get()(directory, Path(path).get(), flags);
+  return cm != kNotOurs
+             ? cm
+             : next_openat64_2.Get()(directory, ToOpen(ProgramPath(path, directory)), flags);
 }
 
 UROCE_EXPORT int HookStat(const char* path, void* status) {
-  return next_stat.Get()(Path(path).get(), status);
+  return next_stat.Get()(ProgramPath(path).get(), status);
 }
 UROCE_EXPORT int HookStat64(const char* path, void* status) {
-  return next_stat64.Get()(Path(path).get(), status);
+  return next_stat64.Get()(ProgramPath(path).get(), status);
 }
-// Like Path::Follow.
+// Like ProgramPath::Follow.
 UROCE_EXPORT int HookLstat(const char* path, void* status) {
-  const Path used(path);
-  return (used.get() == path ? next_lstat : next_stat).Get()(used.get(), status);
+  const ProgramPath used(path);
+  return (used.is_node() ? next_stat : next_lstat).Get()(used.get(), status);
 }
 UROCE_EXPORT int HookLstat64(const char* path, void* status) {
-  const Path used(path);
-  return (used.get() == path ? next_lstat64 : next_stat64).Get()(used.get(), status);
+  const ProgramPath used(path);
+  return (used.is_node() ? next_stat64 : next_lstat64).Get()(used.get(), status);
 }
 UROCE_EXPORT int HookXstat(int version, const char* path, void* status) {
-  return next_xstat.Get()(version, Path(path).get(), status);
+  return next_xstat.Get()(version, ProgramPath(path).get(), status);
 }
 UROCE_EXPORT int HookXstat64(int version, const char* path, void* status) {
-  return next_xstat64.Get()(version, Path(path).get(), status);
+  return next_xstat64.Get()(version, ProgramPath(path).get(), status);
 }
 UROCE_EXPORT int HookLxstat(int version, const char* path, void* status) {
-  const Path used(path);
-  return (used.get() == path ? next_lxstat : next_xstat).Get()(version, used.get(), status);
+  const ProgramPath used(path);
+  return (used.is_node() ? next_xstat : next_lxstat).Get()(version, used.get(), status);
 }
 UROCE_EXPORT int HookLxstat64(int version, const char* path, void* status) {
-  const Path used(path);
-  return (used.get() == path ? next_lxstat64 : next_xstat64).Get()(version, used.get(), status);
+  const ProgramPath used(path);
+  return (used.is_node() ? next_xstat64 : next_lxstat64).Get()(version, used.get(), status);
 }
 UROCE_EXPORT int HookFstatAt(int directory, const char* path, void* status, int flags) {
-  const Path used(path);
+  const ProgramPath used(path, directory);
   return next_fstatat.Get()(directory, used.get(), status, used.Follow(flags));
 }
 UROCE_EXPORT int HookFstatAt64(int directory, const char* path, void* status, int flags) {
-  const Path used(path);
+  const ProgramPath used(path, directory);
   return next_fstatat64.Get()(directory, used.get(), status, used.Follow(flags));
 }
 UROCE_EXPORT int HookStatx(int directory, const char* path, int flags, unsigned mask,
                            void* status) {
-  const Path used(path);
+  const ProgramPath used(path, directory);
   return next_statx.Get()(directory, used.get(), used.Follow(flags), mask, status);
 }
 
 UROCE_EXPORT int HookAccess(const char* path, int mode) {
-  return next_access.Get()(Path(path).get(), mode);
+  return next_access.Get()(ProgramPath(path).get(), mode);
 }
 UROCE_EXPORT int HookAccessAt(int directory, const char* path, int mode, int flags) {
-  return next_faccessat.Get()(directory, Path(path).get(), mode, flags);
+  return next_faccessat.Get()(directory, ProgramPath(path, directory).get(), mode, flags);
 }
 UROCE_EXPORT ssize_t HookReadLink(const char* path, char* text, size_t room) {
-  return next_readlink.Get()(Path(path).get(), text, room);
+  return next_readlink.Get()(ProgramPath(path).get(), text, room);
+}
+UROCE_EXPORT ssize_t HookReadLinkAt(int directory, const char* path, char* text, size_t room) {
+  return next_readlinkat.Get()(directory, ProgramPath(path, directory).get(), text, room);
 }
 UROCE_EXPORT char* HookRealPath(const char* path, char* place) {
-  return next_realpath.Get()(Path(path).get(), place);
+  const ProgramPath used(path);
+  return ToKernels(used, next_realpath.Get()(used.get(), place));
 }
 UROCE_EXPORT char* HookRealPathFortified(const char* path, char* place, size_t room) {
-  return next_realpath_chk.Get()(Path(path).get(), place, room);
+  const ProgramPath used(path);
+  return ToKernels(used, next_realpath_chk.Get()(used.get(), place, room));
 }
 UROCE_EXPORT char* HookCanonicalName(const char* path) {
-  return next_canonical.Get()(Path(path).get());
+  const ProgramPath used(path);
+  return ToKernels(used, next_canonical.Get()(used.get()));
 }
 UROCE_EXPORT int HookChangeDirectory(const char* path) {
-  return next_chdir.Get()(Path(path).get());
+  return next_chdir.Get()(ProgramPath(path).get());
 }
 UROCE_EXPORT void* HookOpenDirectory(const char* path) {
-  return next_opendir.Get()(Path(path).get());
+  return next_opendir.Get()(ProgramPath(path).get());
 }
 UROCE_EXPORT int HookScanDirectory(const char* path, void* list, void* filter, void* order) {
-  return next_scandir.Get()(Path(path).get(), list, filter, order);
+  return next_scandir.Get()(ProgramPath(path).get(), list, filter, order);
 }
 UROCE_EXPORT int HookScanDirectory64(const char* path, void* list, void* filter, void* order) {
-  return next_scandir64.Get()(Path(path).get(), list, filter, order);
+  return next_scandir64.Get()(ProgramPath(path).get(), list, filter, order);
 }
 UROCE_EXPORT FILE* HookOpenStream(const char* path, const char* mode) {
-  return next_fopen.Get()(Path(path).get(), mode);
+  return next_fopen.Get()(ProgramPath(path).get(), mode);
 }
 UROCE_EXPORT FILE* HookOpenStream64(const char* path, const char* mode) {
-  return next_fopen64.Get()(Path(path).get(), mode);
+  return next_fopen64.Get()(ProgramPath(path).get(), mode);
+}
+
+UROCE_EXPORT FILE* HookReopenStream(const char* path, const char* mode, FILE* stream) {
+  return next_freopen.Get()(ProgramPath(path).get(), mode, stream);
+}
+UROCE_EXPORT FILE* HookReopenStream64(const char* path, const char* mode, FILE* stream) {
+  return next_freopen64.Get()(ProgramPath(path).get(), mode, stream);
+}
+UROCE_EXPORT int HookEffectiveAccess(const char* path, int mode) {
+  return next_eaccess.Get()(ProgramPath(path).get(), mode);
+}
+UROCE_EXPORT int HookEffectiveUserAccess(const char* path, int mode) {
+  return next_euidaccess.Get()(ProgramPath(path).get(), mode);
+}
+UROCE_EXPORT int HookStatFs(const char* path, void* status) {
+  return next_statfs.Get()(ProgramPath(path).get(), status);
+}
+UROCE_EXPORT int HookStatFs64(const char* path, void* status) {
+  return next_statfs64.Get()(ProgramPath(path).get(), status);
+}
+UROCE_EXPORT int HookStatVfs(const char* path, void* status) {
+  return next_statvfs.Get()(ProgramPath(path).get(), status);
+}
+UROCE_EXPORT int HookStatVfs64(const char* path, void* status) {
+  return next_statvfs64.Get()(ProgramPath(path).get(), status);
+}
+UROCE_EXPORT ssize_t HookGetAttribute(const char* path, const char* name, void* value,
+                                      size_t room) {
+  return next_getxattr.Get()(ProgramPath(path).get(), name, value, room);
+}
+// Like ProgramPath::Follow.
+UROCE_EXPORT ssize_t HookGetAttributeOfLink(const char* path, const char* name, void* value,
+                                            size_t room) {
+  const ProgramPath used(path);
+  return (used.is_node() ? next_getxattr : next_lgetxattr).Get()(used.get(), name, value, room);
+}
+UROCE_EXPORT ssize_t HookListAttributes(const char* path, char* list, size_t room) {
+  return next_listxattr.Get()(ProgramPath(path).get(), list, room);
+}
+UROCE_EXPORT ssize_t HookListAttributesOfLink(const char* path, char* list, size_t room) {
+  const ProgramPath used(path);
+  return (used.is_node() ? next_listxattr : next_llistxattr).Get()(used.get(), list, room);
+}
+UROCE_EXPORT int HookAddWatch(int fd, const char* path, uint32_t mask) {
+  return next_add_watch.Get()(fd, ProgramPath(path).get(), mask);
 }
 
 }  // extern "C"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbs-shim/memory/backing_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 
 #include <cstring>
 
+#include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
@@ -83,45 +83,25 @@ int64_t OpenByPath(const Vma& vma, bool writable, const char* path) {
   return KeepIfRight(vma, writable, OpenFor(path, writable));
 }
 
-int NumberOf(const char* name) {
-  int number = 0;
-  for (; *name >= '0' && *name <= '9'; ++name) number = number * 10 + (*name - '0');
-  return *name == '\0' ? number : -1;
-}
-
 /// Duplicates `fd`. The copy is checked, so it stays right whatever another thread does to `fd`.
 int64_t Duplicate(const Vma& vma, bool writable, int fd) {
   return KeepIfRight(vma, writable, SystemCall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0));
 }
 
-int64_t FindAmong(const Vma& vma, bool writable, int64_t directory, const char* entries,
-                  int64_t bytes) {
-  for (int64_t at = 0; at < bytes;) {
-    const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
-    at += entry->d_reclen;
-    const int number = NumberOf(entry->d_name);
-    if (number < 0) continue;
-    // The link's name is checked first: a stat of another kind of file may block.
-    ReadLink(directory, entry->d_name, g_fd_name);
-    if (strcmp(g_fd_name, g_mapping_name) != 0) continue;
-    const int64_t found = Duplicate(vma, writable, number);
-    if (found >= 0) return found;
-  }
-  return -1;
-}
-
 int64_t OpenByFd(const Vma& vma, bool writable) {
   if (g_mapping_name[0] == '\0') return -1;
-  alignas(8) static char entries[16384];
-  const int64_t directory = OpenFile("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int64_t directory = OpenProcessFile(ProcessFile::kOpenFiles);
   if (directory < 0) return -1;
   int64_t found = -1;
-  for (int seen = 0; found < 0 && seen < kMaxFdsSeen; seen += sizeof(entries) / 32) {
-    const int64_t bytes = SystemCall(SYS_getdents64, directory, entries, sizeof(entries));
-    if (bytes <= 0) break;
-    found = FindAmong(vma, writable, directory, entries, bytes);
-  }
-  SystemCall(SYS_close, directory);
+  int seen = 0;
+  (void)ForEachNumber(directory, [&](int64_t number, const char* name) {
+    // The link's name is checked first: a stat of another kind of file may block.
+    ReadLink(directory, name, g_fd_name);
+    if (strcmp(g_fd_name, g_mapping_name) == 0) {
+      found = Duplicate(vma, writable, static_cast<int>(number));
+    }
+    return found >= 0 || ++seen == kMaxFdsSeen ? 1 : 0;
+  });
   return found;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's mappings as the kernel tells them, how many the shim may add, and whether the
-// kernel counts pinned pages.
+// The process's mappings as the kernel tells them, and how many the shim may add.
 #pragma once
 
 #include <cstdint>
@@ -97,12 +96,5 @@ class MapBudget {
   uint32_t left_ = 0;  // swaps
   uint32_t refusals_ = 0;
 };
-
-// ---- Pages that the kernel holds at their place ----
-
-/// Whether the kernel counts pinned pages of this process: buffers that are registered with
-/// io_uring or with another RDMA device. Whoever has pinned a page goes on using that page, so the
-/// memory at its address must not become another one. False also where /proc does not tell.
-bool HasPinnedPages();
 
 }  // namespace uroce::memory

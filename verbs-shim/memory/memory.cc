@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -92,6 +93,12 @@ int PlanOnDemand(Registry& registry, const MemoryRequest& request) {
   return registry.parts.Append(all) ? 0 : ENOMEM;
 }
 
+/// Only such a mapping can be one of a live segment.
+bool HasSharedMapping(const Registry& registry) {
+  return std::any_of(registry.mappings.begin(), registry.mappings.end(),
+                     [](const Vma& vma) { return vma.shared; });
+}
+
 /// Reads the mappings and threads, and splits the region.
 int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
                uint64_t tls_bytes) {
@@ -117,18 +124,27 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
       .stack_pointer = reinterpret_cast<uint64_t>(__builtin_frame_address(0))};
   if (!FindUntouchable(threads, registry.untouchable)) return ENOMEM;
   if (!registry.untouchable.Append(SwapStack())) return ENOMEM;
-  if (!registry.segments.ListLive(daemon.connection, registry.live)) return ENOMEM;
+  if (HasSharedMapping(registry) && !registry.segments.ListLive(daemon.connection, registry.live)) {
+    return ENOMEM;
+  }
   const PlanFacts facts{.mappings = registry.mappings.span(),
                         .untouchable = registry.untouchable.span(),
                         .live = registry.live.span()};
   return Plan(plan, facts, registry.parts);
 }
 
+/// Whether the pages are the program's own, and not a segment's from an earlier swap.
+bool IsPrivate(const RegionPart& part) { return part.vma->kind != VmaKind::kSegment; }
+
 /// Whether the private mapping of `part` is kept, to be mapped back. Its move would be visible to
 /// system calls of other threads if these could not be made to wait.
 bool KeepsMapping(const Registry& registry, const RegionPart& part) {
-  const bool is_private = part.vma->kind != VmaKind::kSegment;
-  return is_private && (registry.support.kernel_mode || registry.is_alone());
+  return IsPrivate(part) && (registry.support.kernel_mode || registry.is_alone());
+}
+
+/// An fd of its own for a long segment's file; negative: the file is not kept open.
+int64_t HeldCopy(uint64_t length, int memfd) {
+  return length < kHeldFileBytes ? -1 : SystemCall(SYS_fcntl, memfd, F_DUPFD_CLOEXEC, 0);
 }
 
 /// Maps `grant`'s memfd over the pages of `part`, and enters it into the table. On an errno nothing
@@ -146,17 +162,22 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
   const SwapRequest swap{.pages = part.pages,
                          .protection = part.protection,
                          .memfd = grant.memfd,
-                         .keep = KeepsMapping(registry, part)};
+                         .is_private = IsPrivate(part),
+                         .keep = KeepsMapping(registry, part),
+                         .checks_pins = IsPrivate(part) && registry.SeesPins()};
   registry.places.Add(part.pages);
-  uint64_t kept;
-  const int error = SwapPages(registry.SupportForSwap(), swap, kept);
+  SwapResult result;
+  const int error = SwapPages(registry.OthersForSwap(part.pages), swap, result);
   if (error != 0) {
-    registry.places.Remove(part.pages);
+    if (!result.stays) registry.places.Remove(part.pages);
     registry.segments.Remove(index);
-  } else {
-    registry.segments.NoteSwap(index, {.pages = part.pages, .kept = kept, .returned_bytes = 0});
+    return error;
   }
-  return error;
+  registry.segments.NoteSwap(index, {.pages = part.pages,
+                                     .kept = result.kept,
+                                     .returned_bytes = 0,
+                                     .memfd = HeldCopy(extent.length, grant.memfd)});
+  return 0;
 }
 
 /// Makes `part` a part of segment `index`, to which the region gets a reference.
@@ -176,6 +197,11 @@ void Refer(Registry& registry, const Daemon& daemon, uint32_t index, uint64_t fi
   MakeCopied(part, UROCE_WHY_REFUSED);
 }
 
+uroce_mr_reason WhyNotSwapped(int error) {
+  if (error == EBUSY) return UROCE_WHY_PINNED;
+  return error == ENOMEM ? UROCE_WHY_MANY_MAPPINGS : UROCE_WHY_REFUSED;
+}
+
 /// Makes a part to be swapped live, or copied where a swap is impossible: writers cannot be made to
 /// wait, the kernel refuses (vm.max_map_count reached), or the daemon has no memory for it.
 void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
@@ -193,7 +219,7 @@ void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
   const int error = SwapFor(registry, daemon, part, grant, index);
   if (error != 0) {
     (void)daemon.destroy_segment(daemon.connection, grant.handle);
-    MakeCopied(part, error == ENOMEM ? UROCE_WHY_MANY_MAPPINGS : UROCE_WHY_REFUSED);
+    MakeCopied(part, WhyNotSwapped(error));
   } else {
     Refer(registry, daemon, index, part.addr - part.pages.start, part, registration);
   }
@@ -248,6 +274,18 @@ bool HasPart(const Registry& registry, PartKind kind) {
   return false;
 }
 
+/// Has pages copied that may be pinned, where the swap would not see it.
+void KeepPinned(Registry& registry) {
+  const auto is_blind = [&registry](const RegionPart& part) {
+    return part.kind == PartKind::kSwap && !(IsPrivate(part) && registry.SeesPins());
+  };
+  const bool is_any_blind = std::any_of(registry.parts.begin(), registry.parts.end(), is_blind);
+  if (!is_any_blind || !registry.MustStay()) return;
+  for (RegionPart& part : registry.parts) {
+    if (is_blind(part)) MakeCopied(part, UROCE_WHY_PINNED);
+  }
+}
+
 /// Takes references to the segments that the plan found, then makes the other parts reachable. In
 /// this order, because a part behind a live segment's end must not end that segment.
 void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_write,
@@ -256,10 +294,8 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
     if (part.kind != PartKind::kLive) continue;
     Refer(registry, daemon, part.segment, part.file_offset, part, registration);
   }
-  const bool swaps = HasPart(registry, PartKind::kSwap);
-  const bool must_stay = swaps && registry.MustStay();
+  KeepPinned(registry);
   for (RegionPart& part : registry.parts) {
-    if (part.kind == PartKind::kSwap && must_stay) MakeCopied(part, UROCE_WHY_PINNED);
     if (part.kind == PartKind::kSwap) SwapPart(registry, daemon, part, registration);
     if (part.kind == PartKind::kShare) {
       SharePart(registry, daemon, needs_write, part, registration);

@@ -95,7 +95,10 @@ class Planner {
 
   /// Why a mapping must be copied, as far as the mapping alone tells.
   uroce_mr_reason WhyCopied(const Vma& vma) const {
-    if (request_.policy == MrPolicy::kCopied) return UROCE_WHY_POLICY;
+    if (request_.policy == MrPolicy::kCopied) {
+      const bool is_file = vma.kind == VmaKind::kShared || vma.kind == VmaKind::kFile;
+      return is_file ? UROCE_WHY_POLICY_OF_FILE : UROCE_WHY_POLICY;
+    }
     if (vma.kind == VmaKind::kShared) return UROCE_WHY_NONE;
     if (vma.kind == VmaKind::kStack) return UROCE_WHY_STACK;
     if (vma.kind == VmaKind::kFile) return UROCE_WHY_FILE_MAPPING;

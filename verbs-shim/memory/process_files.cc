@@ -18,34 +18,12 @@ struct Row {
   const char* path;
   int flags;
 };
-constexpr Row kRows[kProcessFiles] = {{"/proc/self/maps", O_RDONLY},
-                                      {"/proc/self/task", O_RDONLY | O_DIRECTORY},
-                                      {"/proc/self/status", O_RDONLY},
-                                      {"/proc/self/mem", O_RDWR}};
+constexpr Row kRows[kProcessFiles] = {
+    {"/proc/self/maps", O_RDONLY},    {"/proc/self/task", O_RDONLY | O_DIRECTORY},
+    {"/proc/self/status", O_RDONLY},  {"/proc/self/mem", O_RDWR},
+    {"/proc/self/pagemap", O_RDONLY}, {"/proc/self/fd", O_RDONLY | O_DIRECTORY}};
 
-struct KeptFile {
-  int64_t fd = -1;
-  int64_t process = 0;  // whose file it is
-  uint64_t device = 0;
-  uint64_t inode = 0;
-};
 constinit KeptFile kept_files[kProcessFiles];
-
-/// No other file has this identity while the file is open.
-bool Identify(int64_t fd, KeptFile& file) {
-  struct stat status = {};
-  if (SystemCall(SYS_fstat, fd, &status) != 0) return false;
-  file = {
-      .fd = fd, .process = SystemCall(SYS_getpid), .device = status.st_dev, .inode = status.st_ino};
-  return true;
-}
-
-/// Whether the number is still that of the kept file: the program may have closed it.
-bool IsOpen(const KeptFile& file) {
-  KeptFile now;
-  return file.fd >= 0 && Identify(file.fd, now) && now.device == file.device &&
-         now.inode == file.inode;
-}
 
 /// A process that has changed its user may not open its own memory, since that belongs to root then
 /// (PR_SET_DUMPABLE of prctl(2)). The process makes itself dumpable for the time of the call. Other
@@ -61,20 +39,47 @@ int64_t Open(const Row& row) {
 
 }  // namespace
 
+bool KeptFile::Identify(int64_t fd) {
+  struct stat status = {};
+  if (SystemCall(SYS_fstat, fd, &status) != 0) return false;
+  fd_ = fd;
+  process_ = SystemCall(SYS_getpid);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  return true;
+}
+
+bool KeptFile::IsOpen() const {
+  KeptFile now;
+  return fd_ >= 0 && now.Identify(fd_) && now.device_ == device_ && now.inode_ == inode_;
+}
+
+int64_t KeptFile::Find() {
+  if (IsOpen() && process_ == SystemCall(SYS_getpid)) return fd_;
+  Close();
+  return -1;
+}
+
+bool KeptFile::Keep(int64_t fd) {
+  if (Identify(fd)) return true;
+  SystemCall(SYS_close, fd);
+  return false;
+}
+
+void KeptFile::Close() {
+  if (IsOpen()) SystemCall(SYS_close, fd_);
+  *this = {};
+}
+
 int64_t OpenProcessFile(ProcessFile file) {
   KeptFile& kept = kept_files[static_cast<int>(file)];
-  if (IsOpen(kept)) {
-    if (kept.process == SystemCall(SYS_getpid)) {
-      SystemCall(SYS_lseek, kept.fd, 0, SEEK_SET);
-      return kept.fd;
-    }
-    SystemCall(SYS_close, kept.fd);  // The file of the process that this one was cloned from.
+  const int64_t found = kept.Find();
+  if (found >= 0) {
+    SystemCall(SYS_lseek, found, 0, SEEK_SET);
+    return found;
   }
-  kept = {};
   const int64_t fd = Open(kRows[static_cast<int>(file)]);
-  if (fd < 0) return fd;
-  if (Identify(fd, kept)) return fd;
-  SystemCall(SYS_close, fd);
+  if (fd < 0 || kept.Keep(fd)) return fd;
   return -EIO;
 }
 
@@ -85,10 +90,7 @@ void KeepProcessFiles() {
 }
 
 void ForgetProcessFiles() {
-  for (KeptFile& kept : kept_files) {
-    if (IsOpen(kept)) SystemCall(SYS_close, kept.fd);
-    kept = {};
-  }
+  for (KeptFile& kept : kept_files) kept.Close();
 }
 
 }  // namespace uroce::memory

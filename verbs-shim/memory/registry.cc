@@ -5,7 +5,9 @@
 
 #include <ctime>
 
+#include "verbs-shim/memory/give_back.h"
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/pins.h"
 #include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/segment_table.h"
 #include "verbs-shim/memory/swap.h"
@@ -19,6 +21,7 @@ namespace {
 // More than the kernel puts on a stack for a signal handler, with all registers of AVX-512 and AMX.
 constexpr uint64_t kFrameBytes = 16 << 10;
 constexpr int64_t kLockWaitNs = 5'000'000, kSecondNs = 1'000'000'000;
+constexpr uint32_t kFewRetained = 64;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_t owner = 0;      // of `mutex`; each thread only compares it with itself
@@ -65,7 +68,9 @@ void InParent() {
 void InChild() {
   fork_copy.Install();
   ForgetProcessFiles();
+  ForgetUserfault();
   registry.segments.Forget();
+  registry.retained = 0;
   registry.places.Clear();
   registry.epoch += 1;
   registry.support_session = nullptr;
@@ -100,9 +105,17 @@ void Registry::ClearFacts() {
   parts.Clear();
 }
 
-const FaultSupport* Registry::SupportForSwap() const {
+OtherThreads Registry::OthersForSwap(AddressRange pages) {
+  futexes.Clear();
+  if (!is_alone()) (void)FindFutexes(threads.span(), pages, futexes);
   const bool is_signal = support.origin == FaultSupport::Origin::kSignal;
-  return is_signal && is_alone() ? nullptr : &support;
+  return {.support = is_signal && is_alone() ? nullptr : &support, .futexes = futexes.span()};
+}
+
+OtherThreads Registry::OthersForReturn(AddressRange pages) {
+  futexes.Clear();
+  if (ListThreads(threads) == 0) (void)FindFutexes(threads.span(), pages, futexes);
+  return {.support = SupportForReturns(), .futexes = futexes.span()};
 }
 
 uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {
@@ -118,8 +131,7 @@ uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {
   return UROCE_WHY_NONE;
 }
 
-// Which pages they are the kernel does not tell.
-bool Registry::MustStay() const { return policy != MrPolicy::kMapped && HasPinnedPages(); }
+bool Registry::MustStay() const { return policy != MrPolicy::kMapped && MayHavePins(); }
 
 void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
   const PageReference dropped = segments.DropReference(reference);
@@ -130,21 +142,45 @@ void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
   }
 }
 
-// An error of the daemon means that the connection has ended, and its segments with it.
 void Registry::EndSegment(const Daemon& daemon, uint32_t segment) {
+  const bool is_swap = segments.mode(segment) == UROCE_MR_MAPPED;
+  if (is_swap && MustStay()) return Retain(daemon, segment);
+  Release(daemon, segment, is_swap && CanWait());
+}
+
+// An error of the daemon means that the connection has ended, and its segments with it.
+void Registry::Release(const Daemon& daemon, uint32_t segment, bool gives_back) {
   (void)daemon.destroy_segment(daemon.connection, segments.handle(segment));
-  if (segments.mode(segment) == UROCE_MR_MAPPED) {
-    EndSwap(segments.extent(segment), segments.swapped(segment));
+  const SegmentExtent& extent = segments.extent(segment);
+  SwappedMemory& swapped = segments.swapped(segment);
+  if (gives_back) {
+    const OtherThreads others = OthersForReturn(swapped.pages);
+    if (GiveBack(others, extent, swapped, returned)) places.Remove(swapped.pages);
+  } else if (swapped.kept != 0) {
+    SystemCall(SYS_munmap, swapped.kept, extent.length);
   }
   segments.Remove(segment);
 }
 
-void Registry::EndSwap(const SegmentExtent& extent, SwappedMemory& swapped) {
-  if (!CanGiveBack()) {
-    if (swapped.kept != 0) SystemCall(SYS_munmap, swapped.kept, extent.length);
-    return;
+void Registry::Retain(const Daemon& daemon, uint32_t segment) {
+  segments.Retain(segment);
+  if (++retained < retained_limit) return;
+  ReleaseRetained(daemon);
+  retained_limit = 2 * retained + kFewRetained;
+}
+
+void Registry::ReleaseRetained(const Daemon& daemon) {
+  const bool gives_back = CanGiveBack();
+  retained = 0;
+  for (uint32_t segment = 0; segment < segments.end_index(); ++segment) {
+    if (!segments.IsRetained(segment) || segments.connection(segment) != daemon.connection)
+      continue;
+    if (gives_back || !IsMapped(segments.extent(segment), segments.swapped(segment), returned)) {
+      Release(daemon, segment, gives_back);
+    } else {
+      ++retained;
+    }
   }
-  if (GiveBack(SupportForReturns(), extent, swapped, returned)) places.Remove(swapped.pages);
 }
 
 void Registry::GiveBackUnreferenced(const Daemon& daemon, const PageReference& dropped) {
@@ -159,21 +195,24 @@ void Registry::GiveBackUnreferenced(const Daemon& daemon, const PageReference& d
                                                   .offset = pages.start,
                                                   .length = pages.end - pages.start});
   }
-  GiveBackPages(SupportForReturns(), segments.extent(dropped.segment),
-                segments.swapped(dropped.segment), unreferenced.span(), returned);
+  SwappedMemory& swapped = segments.swapped(dropped.segment);
+  GiveBackPages(OthersForReturn(swapped.pages), segments.extent(dropped.segment), swapped,
+                unreferenced.span(), returned);
 }
 
 const FaultSupport* Registry::SupportForReturns() const {
   return support.kernel_mode && support.protects_shared ? &support : nullptr;
 }
 
-/// Without a userfaultfd that also stops the kernel, a system call of another thread would fail
-/// with EFAULT: the memory then stays a segment's, unless there is no other thread.
-bool Registry::CanGiveBack() {
-  if (MustStay()) return false;
+/// Whether writers to pages of segments can be made to wait, or there are none. Without a
+/// userfaultfd that also stops the kernel, a system call of another thread would fail with EFAULT:
+/// the memory then stays a segment's, unless there is no other thread.
+bool Registry::CanWait() {
   if (SupportForReturns() != nullptr) return true;
   return ListThreads(threads) == 0 && is_alone();
 }
+
+bool Registry::CanGiveBack() { return !MustStay() && CanWait(); }
 
 RegistryLock::RegistryLock() {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);

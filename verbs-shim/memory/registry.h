@@ -78,6 +78,9 @@ struct Registry {
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // the connection that has this program's /proc/self/mem
 
+  uint32_t retained = 0;        // at least as many as segments without references are kept
+  uint32_t retained_limit = 0;  // with so many the shim looks which of them may go
+
   // Scratch space of one return of pages.
   MappedArray<Vma> returned;
   MappedArray<AddressRange> references;
@@ -86,6 +89,7 @@ struct Registry {
   // Scratch space of one registration; kept to save system calls.
   MappedArray<Vma> mappings;  // `parts` point into it
   MappedArray<ThreadRecord> threads;
+  MappedArray<uint64_t> futexes;  // words that other threads sleep on
   MappedArray<AddressRange> untouchable;
   MappedArray<uint64_t> stack_pointers;  // of other threads, where `writers` is known
   MappedArray<LiveSegment> live;
@@ -98,12 +102,18 @@ struct Registry {
   void ClearFacts();
   /// Whether this is the only thread, as far as the last ListThreads() knows.
   bool is_alone() const { return threads.size() == 1; }
-  /// How writers are made to wait; null: there are none.
-  const FaultSupport* SupportForSwap() const;
+  /// For a swap of `pages`, after ListThreads().
+  OtherThreads OthersForSwap(AddressRange pages);
   /// Why writers to `pages` could not be made to wait; NONE if they can. May look at all threads.
   uroce_mr_reason WhyNotWait(AddressRange pages);
 
-  /// Whether pages of the program may be pinned: none is replaced by another then.
+  /// Whether SwapPages() sees which private pages are pinned.
+  bool SeesPins() const {
+    return support.moves_pages && (support.kernel_mode || is_alone()) &&
+           policy != MrPolicy::kMapped;
+  }
+  /// Whether pages of the program may be pinned, as far as its open files tell: none is replaced by
+  /// another then, unless SwapPages() sees that it is free.
   bool MustStay() const;
 
   /// Ends a reference. Pages that no other reference covers become private to the program again.
@@ -113,10 +123,17 @@ struct Registry {
   void EndSegment(const Daemon& daemon, uint32_t segment);
 
  private:
-  /// The segment's pages become private again if they may.
-  void EndSwap(const SegmentExtent& extent, SwappedMemory& swapped);
+  /// Keeps a segment whose pages may be pinned: they must stay where they are.
+  void Retain(const Daemon& daemon, uint32_t segment);
+  /// Ends retained segments that the program has unmapped, or whose pages are pinned no more.
+  void ReleaseRetained(const Daemon& daemon);
+  /// The daemon releases the segment. With `gives_back` its pages become private again.
+  void Release(const Daemon& daemon, uint32_t segment, bool gives_back);
   void GiveBackUnreferenced(const Daemon& daemon, const PageReference& dropped);
   const FaultSupport* SupportForReturns() const;
+  /// For a return of `pages`.
+  OtherThreads OthersForReturn(AddressRange pages);
+  bool CanWait();
   bool CanGiveBack();
 };
 

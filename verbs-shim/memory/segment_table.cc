@@ -6,12 +6,19 @@
 
 #include <algorithm>
 
-#include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/backing_file.h"
+#include "verbs-shim/memory/pages.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
 
-// ---- References to pages of segments ----
+// ---- Segments, and references to their pages ----
+
+int64_t HeldFile(const SegmentExtent& extent, const SwappedMemory& swapped) {
+  uint64_t device, inode;
+  if (swapped.memfd < 0 || !IdentityOf(static_cast<int>(swapped.memfd), device, inode)) return -1;
+  return device == extent.device && inode == extent.inode ? swapped.memfd : -1;
+}
 
 uint32_t SegmentTable::Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
                            uint32_t handle) {
@@ -21,7 +28,24 @@ uint32_t SegmentTable::Add(const void* connection, const SegmentExtent& extent, 
                        .swapped = {},
                        .handle = handle,
                        .first_reference = kNone,
-                       .last_reference = kNone});
+                       .last_reference = kNone,
+                       .is_retained = false});
+}
+
+void SegmentTable::Remove(uint32_t index) {
+  Entry& entry = entries_[index];
+  const int64_t file = HeldFile(entry.extent, entry.swapped);
+  if (file >= 0) SystemCall(SYS_close, file);
+  entry.is_retained = false;
+  entries_.Remove(index);
+}
+
+void SegmentTable::Forget() {
+  for (uint32_t index = 0; index < entries_.end_index(); ++index) {
+    if (IsInUse(index)) Remove(index);
+  }
+  entries_.Clear();
+  references_.Clear();
 }
 
 uint32_t SegmentTable::AddReference(const PageReference& reference) {
@@ -31,6 +55,7 @@ uint32_t SegmentTable::AddReference(const PageReference& reference) {
   if (index == kNone) return kNone;
   (last == kNone ? entry.first_reference : references_[last].next) = index;
   entry.last_reference = index;
+  entry.is_retained = false;
   return index;
 }
 
@@ -66,22 +91,27 @@ bool SegmentTable::ListUnreferenced(const PageReference& of, MappedArray<Address
 }
 
 uint64_t SegmentTable::KeptFor(const Vma& vma, AddressRange range) const {
-  const Entry* entry = FindKept(vma);
+  const Entry* entry = Find(vma);
   const uint64_t offset = vma.file_offset + (range.start - vma.start);
-  if (entry == nullptr || !entry->extent.Holds(offset, range.end - range.start)) return 0;
-  return entry->swapped.kept + offset;
+  if (entry == nullptr || entry->swapped.kept == 0) return 0;
+  return entry->extent.Holds(offset, range.end - range.start) ? entry->swapped.kept + offset : 0;
 }
 
 uint64_t SegmentTable::KeptInPlace(const Vma& vma) const {
-  const Entry* entry = FindKept(vma);
+  const Entry* entry = Find(vma);
   if (entry == nullptr || entry->swapped.pages.start + vma.file_offset != vma.start) return 0;
   return KeptFor(vma, vma.range());
 }
 
-const SegmentTable::Entry* SegmentTable::FindKept(const Vma& vma) const {
+int64_t SegmentTable::FileOf(const Vma& vma) const {
+  const Entry* entry = Find(vma);
+  return entry == nullptr ? -1 : HeldFile(entry->extent, entry->swapped);
+}
+
+const SegmentTable::Entry* SegmentTable::Find(const Vma& vma) const {
   for (uint32_t index = 0; index < entries_.end_index(); ++index) {
     const Entry& entry = entries_[index];
-    if (!IsReferenced(index) || entry.swapped.kept == 0) continue;
+    if (!IsInUse(index) || entry.mode != UROCE_MR_MAPPED) continue;
     if (entry.extent.inode == vma.inode && entry.extent.device == vma.device) return &entry;
   }
   return nullptr;
@@ -90,7 +120,7 @@ const SegmentTable::Entry* SegmentTable::FindKept(const Vma& vma) const {
 bool SegmentTable::ListLive(const void* connection, MappedArray<LiveSegment>& live) const {
   for (uint32_t index = 0; index < entries_.end_index(); ++index) {
     const Entry& entry = entries_[index];
-    if (!IsReferenced(index) || entry.connection != connection) continue;
+    if (!IsInUse(index) || entry.connection != connection) continue;
     if (!live.Append({entry.extent, index})) return false;
   }
   return true;
@@ -105,14 +135,15 @@ void ForkCopy::Take(const SegmentTable& segments, MappedArray<Vma>& mappings) {
   for (const Vma& vma : mappings) {
     if (vma.kind != VmaKind::kSegment) continue;
     const uint64_t kept = segments.KeptInPlace(vma);
-    (void)pieces_.Append(kept != 0 ? CopyToKept(vma, kept) : CopyOf(vma));
+    const int64_t file = segments.FileOf(vma);
+    (void)pieces_.Append(kept != 0 ? CopyToKept(vma, file, kept) : CopyOf(vma, file));
   }
 }
 
-ForkCopy::Piece ForkCopy::CopyToKept(const Vma& vma, uint64_t kept) {
+ForkCopy::Piece ForkCopy::CopyToKept(const Vma& vma, int64_t file, uint64_t kept) {
   const uint64_t length = vma.end - vma.start;
   SystemCall(SYS_mprotect, kept, length, PROT_READ | PROT_WRITE);
-  if (vma.readable) CopyUsedPages(kept, vma.start, length);
+  if (vma.readable) FilePages(file).Copy(vma.file_offset, vma.start, length, kept);
   return {.address = vma.start,
           .length = length,
           .copy = kept,
@@ -120,7 +151,7 @@ ForkCopy::Piece ForkCopy::CopyToKept(const Vma& vma, uint64_t kept) {
           .is_kept = true};
 }
 
-ForkCopy::Piece ForkCopy::CopyOf(const Vma& vma) {
+ForkCopy::Piece ForkCopy::CopyOf(const Vma& vma, int64_t file) {
   Piece piece{.address = vma.start,
               .length = vma.end - vma.start,
               .copy = 0,
@@ -133,7 +164,7 @@ ForkCopy::Piece ForkCopy::CopyOf(const Vma& vma) {
   piece.copy = static_cast<uint64_t>(copy);
   // Copies at 0.16 ms/MB instead of 1 ms/MB, nearly all of which is page faults.
   SystemCall(SYS_madvise, copy, piece.length, MADV_HUGEPAGE);
-  CopyBytes(piece.copy, piece.address, piece.length);
+  FilePages(file).Copy(vma.file_offset, piece.address, piece.length, piece.copy);
   return piece;
 }
 

@@ -19,7 +19,14 @@ struct SwappedMemory {
   AddressRange pages;       // their place at that time; {0, 0}: the program's own file
   uint64_t kept;            // the private mapping, which will be mapped back; or 0
   uint64_t returned_bytes;  // bytes of `pages` that are private to the program again
+  int64_t memfd = -1;       // the segment's file, which the shim has open; negative: it has not
 };
+
+/// Long segments keep their file open: its holes are known by it, and it loses its pages as they
+/// become private again. Others would cost a program too many fds.
+inline constexpr uint64_t kHeldFileBytes = 16 << 20;
+/// The file that is open for the segment. Negative: none, or the program has closed its number.
+int64_t HeldFile(const SegmentExtent& extent, const SwappedMemory& swapped);
 
 /// The references of a region, as indices.
 class SegmentReferences {
@@ -68,6 +75,8 @@ class SegmentTable {
 
   /// The address of the kept mapping of `range`, a part of `vma`; 0: not all of it was kept.
   uint64_t KeptFor(const Vma& vma, AddressRange range) const;
+  /// The file of `vma`, a mapping of a segment, if it is held; or a negative number.
+  int64_t FileOf(const Vma& vma) const;
   /// The same for all of `vma`, if it lies where it was swapped: only one mapping can lie there.
   uint64_t KeptInPlace(const Vma& vma) const;
 
@@ -75,14 +84,22 @@ class SegmentTable {
   [[nodiscard]] uint32_t AddReference(const PageReference& reference);
   /// Removes a reference, and returns its value.
   PageReference DropReference(uint32_t reference);
-  /// False: the caller calls Remove() next.
+  /// False: the caller calls Remove() or Retain() next.
   bool IsReferenced(uint32_t index) const { return entries_[index].first_reference != kNone; }
+  /// Keeps a segment without references, for regions to come.
+  void Retain(uint32_t index) { entries_[index].is_retained = true; }
+  /// Whether Retain() was called last, and no reference came since.
+  bool IsRetained(uint32_t index) const { return entries_[index].is_retained; }
+  const void* connection(uint32_t index) const { return entries_[index].connection; }
+  /// One more than the greatest index ever used.
+  uint32_t end_index() const { return entries_.end_index(); }
   /// Appends the pages of `of` that no reference covers, in rising offsets. `references` is scratch
   /// space. False: no memory.
   [[nodiscard]] bool ListUnreferenced(const PageReference& of,
                                       MappedArray<AddressRange>& references,
                                       MappedArray<AddressRange>& pages) const;
-  void Remove(uint32_t index) { entries_.Remove(index); }
+  /// Also closes its file.
+  void Remove(uint32_t index);
 
   uint32_t handle(uint32_t index) const { return entries_[index].handle; }
   uroce_mr_mode mode(uint32_t index) const { return entries_[index].mode; }
@@ -97,16 +114,14 @@ class SegmentTable {
   /// True once any page of this process may be a segment's, used or not.
   bool ever_used() const { return entries_.end_index() != 0; }
 
-  /// Called in a fork child, which has no segments.
-  void Forget() {
-    entries_.Clear();
-    references_.Clear();
-  }
+  /// Called in a fork child, which has no segments. Closes their files.
+  void Forget();
 
  private:
   struct Entry;
-  /// The entry of the segment that `vma` maps, if a private mapping was kept for it; or null.
-  const Entry* FindKept(const Vma& vma) const;
+  /// The entry of the segment that `vma` maps; or null.
+  const Entry* Find(const Vma& vma) const;
+  bool IsInUse(uint32_t index) const { return IsReferenced(index) || IsRetained(index); }
 
   struct Entry {
     const void* connection;
@@ -116,6 +131,7 @@ class SegmentTable {
     uint32_t handle;
     uint32_t first_reference;  // kNone: the entry is free
     uint32_t last_reference;
+    bool is_retained;
   };
   /// One reference to a segment; a segment's references are listed in the order of their addition.
   struct Reference {
@@ -166,8 +182,8 @@ class ForkCopy {
     bool is_kept;  // `copy` is a kept mapping
   };
 
-  static Piece CopyOf(const Vma& vma);
-  static Piece CopyToKept(const Vma& vma, uint64_t kept);
+  static Piece CopyOf(const Vma& vma, int64_t file);
+  static Piece CopyToKept(const Vma& vma, int64_t file, uint64_t kept);
 
   MappedArray<Piece> pieces_;
 };

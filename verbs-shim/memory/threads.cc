@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbs-shim/memory/threads.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <link.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -31,12 +31,6 @@ constexpr uint64_t kCoroutineAboveBytes = 8 << 20;
 constexpr uint64_t Min(uint64_t left, uint64_t right) { return left < right ? left : right; }
 constexpr uint64_t Max(uint64_t left, uint64_t right) { return left > right ? left : right; }
 
-int64_t ThreadId(const char* name) {
-  int64_t id = 0;
-  for (; *name >= '0' && *name <= '9'; ++name) id = id * 10 + (*name - '0');
-  return *name == '\0' ? id : 0;
-}
-
 /// Appends one thread, unless the thread has just ended.
 int AddThread(int64_t thread_id, int64_t process_id, MappedArray<ThreadRecord>& threads) {
   uint64_t head = 0;
@@ -49,33 +43,15 @@ int AddThread(int64_t thread_id, int64_t process_id, MappedArray<ThreadRecord>& 
   return threads.Append(record) ? 0 : ENOMEM;
 }
 
-/// Adds the threads of one buffer of directory entries; sets `seen_self` if `self` is among them.
-int AddEntries(const char* entries, int64_t bytes, int64_t self, bool& seen_self,
-               MappedArray<ThreadRecord>& threads) {
-  const int64_t process_id = SystemCall(SYS_getpid);
-  for (int64_t at = 0; at < bytes;) {
-    const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
-    at += entry->d_reclen;
-    const int64_t thread_id = ThreadId(entry->d_name);
-    if (thread_id == 0) continue;
-    seen_self |= thread_id == self;
-    const int error = AddThread(thread_id, process_id, threads);
-    if (error != 0) return error;
-  }
-  return 0;
-}
-
 int ReadTasks(int64_t fd, MappedArray<ThreadRecord>& threads) {
-  alignas(8) static char entries[16384];
   const int64_t self = SystemCall(SYS_gettid);
+  const int64_t process_id = SystemCall(SYS_getpid);
   bool seen_self = false;
-  for (;;) {
-    const int64_t bytes = SystemCall(SYS_getdents64, fd, entries, sizeof(entries));
-    if (bytes < 0) return static_cast<int>(-bytes);
-    if (bytes == 0) break;
-    const int error = AddEntries(entries, bytes, self, seen_self, threads);
-    if (error != 0) return error;
-  }
+  const int64_t error = ForEachNumber(fd, [&](int64_t thread_id, const char*) {
+    seen_self |= thread_id == self;
+    return AddThread(thread_id, process_id, threads);
+  });
+  if (error != 0) return static_cast<int>(error < 0 ? -error : error);
   // A /proc of another PID namespace has other numbers.
   return seen_self ? 0 : ESRCH;
 }
@@ -230,6 +206,13 @@ bool HidesMask(const SystemCallState& call, bool (*read_word)(uint64_t, uint64_t
   }
 }
 
+/// The word of a futex that is not private, if the thread waits on one.
+uint64_t FutexOf(const SystemCallState& call) {
+  if (call.number != SYS_futex || (call.arguments[1] & FUTEX_PRIVATE_FLAG) != 0) return 0;
+  const uint64_t command = call.arguments[1] & FUTEX_CMD_MASK;
+  return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET ? call.arguments[0] : 0;
+}
+
 /// Reads through the kernel: the address may be wrong.
 bool ReadWord(uint64_t address, uint64_t& word) {
   const int64_t fd = OpenProcessFile(ProcessFile::kMemory);
@@ -323,6 +306,20 @@ bool ParseSystemCall(std::string_view line, bool (*read_word)(uint64_t, uint64_t
   if (!ParseCall(line, call)) return false;
   state.stack_pointer = call.stack_pointer;
   state.blocks_segv |= HidesMask(call, read_word);
+  state.futex = FutexOf(call);
+  return true;
+}
+
+bool FindFutexes(std::span<const ThreadRecord> threads, AddressRange pages,
+                 MappedArray<uint64_t>& words) {
+  const int64_t self = SystemCall(SYS_gettid);
+  for (const ThreadRecord& thread : threads) {
+    if (thread.id == self) continue;
+    ThreadState state;
+    const int64_t bytes = ReadText({thread.id, "syscall"});
+    if (bytes < 0 || !ParseSystemCall(TextOf(bytes), ReadWord, state)) continue;
+    if (pages.Contains(state.futex) && !words.Append(state.futex)) return false;
+  }
   return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of this process: their stacks and control blocks, which are never swapped, and
-// whether they survive a fault on memory that they write to.
+// The threads of this process: their stacks and control blocks, which are never swapped, whether
+// they survive a fault on memory that they write to, and what they wait on.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,7 @@ struct ThreadState {
   bool is_dead = false;        // it has ended, or nearly
   bool blocks_segv = false;    // in its own mask, or maybe: a system call has another one meanwhile
   uint64_t stack_pointer = 0;  // 0: not known, it is running
+  uint64_t futex = 0;          // the word that it waits on, of a futex that is not private; or 0
 };
 
 /// Reads the text of /proc/self/task/ID/status into `state`. False: the text tells nothing.
@@ -74,5 +75,13 @@ struct ThreadState {
 /// system call: a handler needs a stack that is not where the fault was.
 [[nodiscard]] bool CanAllWait(std::span<const ThreadRecord> threads,
                               MappedArray<uint64_t>& stack_pointers);
+
+// ---- What threads wait on ----
+
+/// Appends the words in `pages` on which other threads sleep by futex(2), but those of private
+/// futexes, which the kernel knows by their address alone. Costs some microseconds for each thread.
+/// False: no memory.
+[[nodiscard]] bool FindFutexes(std::span<const ThreadRecord> threads, AddressRange pages,
+                               MappedArray<uint64_t>& words);
 
 }  // namespace uroce::memory

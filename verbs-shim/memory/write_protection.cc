@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/segv_action.h"
 #include "verbs-shim/memory/system_call.h"
 
@@ -163,12 +164,28 @@ namespace {
 // Names that Debian 12's headers lack.
 constexpr uint64_t kFeatureProtectShared = 1 << 12;  // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 constexpr uint64_t kFeatureProtectAbsent = 1 << 13;  // UFFD_FEATURE_WP_UNPOPULATED
+constexpr uint64_t kFeatureMove = 1 << 16;           // UFFD_FEATURE_MOVE
 constexpr int kUserModeOnly = 1;                     // UFFD_USER_MODE_ONLY
+constexpr uint64_t kMoveHoles = 1 << 1;              // UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES
+struct MoveArguments {                               // struct uffdio_move
+  uint64_t to;
+  uint64_t from;
+  uint64_t length;
+  uint64_t mode;
+  int64_t moved;  // bytes, or a negative errno
+};
+constexpr uint64_t kMove = _IOWR(UFFDIO, 5, MoveArguments);
+constexpr int kMoveTries =
+    100;  // The kernel gives up where it would have to wait for a page's lock.
 
 constexpr uint64_t kStackBytes = 64 << 10;
 constexpr uint64_t kAllSignals = ~uint64_t{0};
 
 uint64_t stack_base = 0;
+
+// Used under the lock of the registrations.
+constinit KeptFile userfault;
+FaultSupport opened_for;
 
 /// Opens a userfaultfd; returns a negative errno when it cannot be opened.
 int64_t OpenUserfault(const FaultSupport& support) {
@@ -196,12 +213,14 @@ bool Probe(FaultSupport& support) {
   SystemCall(SYS_close, fd);
   support.protects_absent = (offered & kFeatureProtectAbsent) != 0;
   support.protects_shared = (offered & kFeatureProtectShared) != 0;
+  support.moves_pages = (offered & kFeatureMove) != 0;
   return usable && (offered & UFFD_FEATURE_PAGEFAULT_FLAG_WP) != 0;
 }
 
 uint64_t WantedFeatures(const FaultSupport& support) {
   return (support.protects_absent ? kFeatureProtectAbsent : 0) |
-         (support.protects_shared ? kFeatureProtectShared : 0);
+         (support.protects_shared ? kFeatureProtectShared : 0) |
+         (support.moves_pages ? kFeatureMove : 0);
 }
 
 /// Calls `function` on the stack that ends at `top`. Debuggers find the caller's frame by the frame
@@ -255,24 +274,45 @@ int64_t WriteProtection::Begin(const FaultSupport& support, AddressRange pages, 
     is_window_ = result == 0;
     return result;
   }
-  fd_ = OpenUserfault(support);
-  if (fd_ < 0) return fd_;
-  const int64_t result = Protect(support);
+  int64_t result = Open(support);
+  if (result == 0) result = Protect(support);
   if (result != 0) End(false);
   return result;
 }
 
-int64_t WriteProtection::Watch(uint64_t mode) {
+// The userfaultfd stays open: to close one the kernel looks at each mapping of the process.
+int64_t WriteProtection::Open(const FaultSupport& support) {
+  fd_ = opened_for == support ? userfault.Find() : -1;
+  if (fd_ >= 0) return 0;
+  userfault.Close();
+  const int64_t fd = OpenUserfault(support);
+  if (fd < 0) return fd;
+  uint64_t offered;
+  const int64_t result = Negotiate(fd, WantedFeatures(support), offered);
+  if (!userfault.Keep(fd)) return -EIO;
+  if (result != 0) {
+    userfault.Close();
+    return result;
+  }
+  opened_for = support;
+  fd_ = fd;
+  return 0;
+}
+
+int64_t WriteProtection::Watch(AddressRange range, uint64_t mode) {
   uffdio_register registration = {};
-  registration.range = {pages_.start, pages_.end - pages_.start};
+  registration.range = {range.start, range.end - range.start};
   registration.mode = mode;
   return SystemCall(SYS_ioctl, fd_, UFFDIO_REGISTER, &registration);
 }
 
+int64_t WriteProtection::Unwatch(AddressRange range) {
+  uffdio_range whole = {range.start, range.end - range.start};
+  return SystemCall(SYS_ioctl, fd_, UFFDIO_UNREGISTER, &whole);
+}
+
 int64_t WriteProtection::Protect(const FaultSupport& support) {
-  uint64_t offered;
-  int64_t result = Negotiate(fd_, WantedFeatures(support), offered);
-  if (result == 0) result = Watch(UFFDIO_REGISTER_MODE_WP);
+  int64_t result = Watch(pages_, UFFDIO_REGISTER_MODE_WP);
   if (result != 0) return result;
   const uint64_t length = pages_.end - pages_.start;
   // Older kernels skip absent pages: a first write to one would get lost.
@@ -288,15 +328,87 @@ int64_t WriteProtection::Protect(const FaultSupport& support) {
 
 int64_t WriteProtection::HoldAbsent() {
   if (fd_ < 0) return -EBADF;
-  return Watch(UFFDIO_REGISTER_MODE_WP | UFFDIO_REGISTER_MODE_MISSING);
+  return Watch(pages_, UFFDIO_REGISTER_MODE_WP | UFFDIO_REGISTER_MODE_MISSING);
+}
+
+int64_t WriteProtection::BeginByMoving(const FaultSupport& support, AddressRange pages,
+                                       uint64_t to) {
+  pages_ = pages;
+  const uint64_t length = pages.end - pages.start;
+  uint64_t moved = 0;
+  int64_t result = Open(support);
+  if (result == 0) result = Watch(pages, UFFDIO_REGISTER_MODE_MISSING);
+  if (result == 0) result = Watch({to, to + length}, UFFDIO_REGISTER_MODE_MISSING);
+  if (result == 0) result = Move(to, pages.start, length, moved);
+  // Otherwise this thread would wait where a page is absent.
+  if (result == 0) result = Unwatch({to, to + length});
+  if (result == 0) return 0;
+  Return(to, length);
+  End(false);
+  return result;
+}
+
+int64_t WriteProtection::Move(uint64_t to, uint64_t from, uint64_t length, uint64_t& moved) {
+  int tries = kMoveTries;
+  for (moved = 0; moved < length;) {
+    MoveArguments move = {to + moved, from + moved, length - moved, kMoveHoles, 0};
+    const int64_t result = SystemCall(SYS_ioctl, fd_, kMove, &move);
+    if (result == 0) move.moved = static_cast<int64_t>(length - moved);
+    if (move.moved > 0) {
+      moved += static_cast<uint64_t>(move.moved);
+      tries = kMoveTries;
+    } else if (result == -EEXIST) {
+      // It is there: Linux 6.18 does not count the pages that it moves in a call after it has met
+      // an EAGAIN there, and then finds them in its way. No other thread makes pages at `to`.
+      moved += kPageBytes;
+    } else if (result != -EAGAIN || --tries == 0) {
+      return result == -EAGAIN ? -EBUSY : result;
+    } else {
+      SystemCall(SYS_sched_yield);
+    }
+  }
+  return 0;
+}
+
+void WriteProtection::MoveBack(uint64_t from) { Return(from, pages_.end - pages_.start); }
+
+/// What cannot be moved is copied: only this thread knows of the pages at `from`.
+void WriteProtection::Return(uint64_t from, uint64_t length) {
+  uint64_t done = 0;
+  if (length == 0 || Move(pages_.start, from, length, done) == 0) return;
+  const uint64_t rest = from + done;
+  while (done < length) {
+    uffdio_copy copy = {};
+    copy.dst = pages_.start + done;
+    copy.src = from + done;
+    copy.len = length - done;
+    const int64_t result = SystemCall(SYS_ioctl, fd_, UFFDIO_COPY, &copy);
+    if (copy.copy > 0) {
+      done += static_cast<uint64_t>(copy.copy);
+    } else if (result != -EAGAIN) {
+      done += kPageBytes;  // A page that was never moved.
+    }
+  }
+  SystemCall(SYS_madvise, rest, from + length - rest, MADV_DONTNEED);
 }
 
 void WriteProtection::End(bool is_replaced) {
   if (is_window_) CloseWriteWindow(is_replaced);
   is_window_ = false;
-  if (fd_ >= 0) SystemCall(SYS_close, fd_);
+  if (fd_ >= 0) Wake(is_replaced);
   fd_ = -1;
 }
+
+/// The kernel has forgotten a mapping that was replaced, but not the threads that wait for it.
+void WriteProtection::Wake(bool is_replaced) {
+  uffdio_range range = {pages_.start, pages_.end - pages_.start};
+  if ((!is_replaced && Unwatch(pages_) != 0) ||
+      SystemCall(SYS_ioctl, fd_, UFFDIO_WAKE, &range) != 0) {
+    userfault.Close();
+  }
+}
+
+void ForgetUserfault() { userfault.Close(); }
 
 bool RunOnSwapStack(void (*function)(void*), void* argument) {
   if (SwapStack().start == 0) return false;

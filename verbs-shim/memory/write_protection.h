@@ -35,13 +35,18 @@ struct FaultSupport {
   bool kernel_mode = false;      // also stops writes made by the kernel; otherwise these get EFAULT
   bool protects_absent = false;  // write-protects pages that were never touched (Linux 6.4)
   bool protects_shared = false;  // write-protects shared memory too (Linux 5.19)
+  bool moves_pages = false;      // moves private pages that nobody has pinned (Linux 6.8)
   int device_fd = -1;            // kDevice: /dev/userfaultfd
+  bool operator==(const FaultSupport&) const = default;
 };
 
 /// Tries, in this order: the device that the daemon passed (-1: none), the system call, and the
 /// system call for user-mode faults only, which needs no privilege. What is left is a handler of
 /// SIGSEGV, which is all there is in most containers.
 FaultSupport ProbeFaultSupport(int device_fd);
+
+/// Called in a fork child: closes the userfaultfd, which is the parent's.
+void ForgetUserfault();
 
 /// Between Begin() and End() every thread that writes to the pages waits. Its write then goes to
 /// the memory that lies at the address after End(). Makes raw system calls only and writes nothing
@@ -51,14 +56,30 @@ class WriteProtection {
   /// `protection` (PROT_*) is that of the pages. With kSignal the caller has prepared write
   /// windows. Returns 0 or a negative errno; then no write is stopped, and End() does nothing.
   int64_t Begin(const FaultSupport& support, AddressRange pages, int protection);
+
   /// From here on accesses to absent pages wait too. Fails with kSignal.
   int64_t HoldAbsent();
+
+  /// Begins in another way, in kernel mode or without other threads: all accesses to the pages
+  /// wait. The pages, which are all of one private mapping, move to the mapping at `to`, which has
+  /// the same protection and no pages, and which nobody else uses. Needs FaultSupport::moves_pages.
+  /// Returns 0 or a negative errno, after which nothing has changed: EBUSY where somebody has
+  /// pinned one of the pages, or where one is shared with a fork child.
+  int64_t BeginByMoving(const FaultSupport& support, AddressRange pages, uint64_t to);
+  /// Moves the pages back, before End(false).
+  void MoveBack(uint64_t from);
+
   /// Wakes every thread that waits. `is_replaced`: another mapping lies there.
   void End(bool is_replaced);
 
  private:
+  int64_t Open(const FaultSupport& support);
   int64_t Protect(const FaultSupport& support);
-  int64_t Watch(uint64_t mode);
+  int64_t Watch(AddressRange range, uint64_t mode);
+  int64_t Unwatch(AddressRange range);
+  void Wake(bool is_replaced);
+  int64_t Move(uint64_t to, uint64_t from, uint64_t length, uint64_t& moved);
+  void Return(uint64_t from, uint64_t length);
 
   AddressRange pages_ = {0, 0};
   int64_t fd_ = -1;

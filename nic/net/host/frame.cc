@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "nic/net/address.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::nic {
 namespace {

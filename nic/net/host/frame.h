@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "pipeline/base/types.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::nic {
 
 // ---- wire layouts ----
 // The headers that a host uses beside RoCE: ARP (RFC 826), ICMP (RFC 792), IGMP (RFC 2236, 2; RFC
 // 3376, 4), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5). The layouts of Ethernet and IP
-// are in pipeline/wire/layout.h.
+// are in pipeline/wire/packet.h.
 
 using wire::Be;
 

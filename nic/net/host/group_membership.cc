@@ -55,7 +55,7 @@ constexpr size_t kLeastQueryBytes = 24;
 // Router alert with value 0, MLD (RFC 2711, 2.1), and an empty PadN.
 constexpr RouterAlertLayout kMldRouterAlert{kIpProtocolIcmpv6, 0, {5, 2, 0, 0, 1, 0}};
 
-Frame::const_pointer BytesOf(const void* layout) {
+Frame::const_pointer BeginOf(const void* layout) {
   return static_cast<Frame::const_pointer>(layout);
 }
 
@@ -63,10 +63,10 @@ Frame MakeMessage(const std::vector<Gid>& groups, uint8_t record_type) {
   ListenerReportLayout report{};
   report.icmp.type = kIcmpv6ListenerReport;
   report.record_count = Be<2>(static_cast<uint16_t>(groups.size()));
-  Frame message(BytesOf(&report), BytesOf(&report) + sizeof(report));
+  Frame message(BeginOf(&report), BeginOf(&report) + sizeof(report));
   for (const Gid& group : groups) {
     const ListenerRecordLayout record{record_type, 0, Be<2>(0), group.bytes};
-    message.insert(message.end(), BytesOf(&record), BytesOf(&record) + sizeof(record));
+    message.insert(message.end(), BeginOf(&record), BeginOf(&record) + sizeof(record));
   }
   return message;
 }

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <ranges>
 #include <utility>
 
 #include "pipeline/base/types.h"
+#include "pipeline/congestion/settings.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/port/port.h"
+#include "pipeline/wire/gsi.h"
 
 namespace uroce::datapath {
 namespace {
@@ -76,6 +80,197 @@ uint64_t Device::Sum(std::atomic<uint64_t> DeviceCounters::*counter) const {
   uint64_t sum = 0;
   for (uint32_t worker = 0; worker < workers_; ++worker) sum += Of(worker, counter);
   return sum;
+}
+
+void Taps::BeginTurn() {
+  const Nanos time = clock.Wall();
+  for (CaptureTap* tap : list) tap->Publish(time);
+}
+
+namespace {
+
+// The share of each worker's READs in the receive buffers of a port. Linux counts up to a quarter
+// of a socket's buffer as full that is empty again (udp_rmem_release).
+uint64_t RoomForReads(const drivers::Port& port, uint32_t workers) {
+  return port.receive_buffer_bytes() / 4 * 3 * port.queues() / workers;
+}
+
+}  // namespace
+
+DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps)
+    : device_(*device),
+      port_(device->port()),
+      position_(static_cast<uint16_t>(device->index())),
+      cross_worker_(*cross_worker),
+      taps_(*taps),
+      counters_(device->counters(cross_worker->index())),
+      histograms_(device->histograms(cross_worker->index())),
+      environments_(device->congestion(cross_worker->index())),
+      // The worker of the first queue runs an emulated network. To the others its time stands still
+      // also when nothing is under way.
+      may_lag_(port_->may_lag() && device->QueueOf(cross_worker->index()) == uint16_t{0}),
+      queue_(device->QueueOf(cross_worker->index())),
+      driver_(device->DriverOf(cross_worker->index())),
+      serves_host_(device->host_worker() == cross_worker->index()),
+      serves_gsi_(cross_worker->OwnerOf(wire::kGsiQpn) == cross_worker->index()),
+      reads_(RoomForReads(*port_, cross_worker->workers())),
+      share_(device->rate()) {
+  for (uint32_t worker = 0; worker < cross_worker->workers(); ++worker) {
+    if (worker == cross_worker->index() || device->DriverOf(worker) != cross_worker->index())
+      continue;
+    relays_.push_back(device->relay(worker));
+  }
+}
+
+DevicePort::~DevicePort() { DropFrames(); }
+
+void DevicePort::DropFrames() {
+  rte_pktmbuf_free_bulk(pending_.data(), pending_count_);
+  pending_count_ = 0;
+  for (; own_count_ != 0; --own_count_, ++own_head_) rte_pktmbuf_free(own_[own_head_ % kOwnRing]);
+}
+
+void DevicePort::Unplug(drivers::Port* absent) {
+  DropFrames();
+  port_ = absent;
+}
+
+SessionFlow* DevicePort::FlowOf(const Session* session, SharedRate* rate) {
+  for (const auto& flow : flows_) {
+    if (flow->session == session) return flow.get();
+  }
+  flows_.push_back(std::make_unique<SessionFlow>(session, rate));
+  return flows_.back().get();
+}
+
+void DevicePort::ForgetSession(const Session* session) {
+  std::erase_if(flows_, [&](const auto& flow) {
+    if (flow->session != session) return false;
+    sessions_.Remove(*flow);
+    if (flow->resume.filed()) --paused_count_;
+    paused_.Remove(flow->resume);
+    return true;
+  });
+}
+
+void DevicePort::Pause(SessionFlow& flow) {
+  sessions_.Remove(flow);
+  if (!flow.resume.filed()) ++paused_count_;
+  paused_.File(flow.resume, flow.share.next_send());
+}
+
+void DevicePort::ResumeExpired(Nanos now) {
+  while (TimerEntry* const entry = paused_.PopExpired(now)) {
+    --paused_count_;
+    SessionFlow& flow = *static_cast<SessionFlow::Timer*>(entry)->flow;
+    if (!flow.queue_pairs.empty()) sessions_.Add(flow);
+  }
+}
+
+void DevicePort::NoteWait(Nanos wait, Nanos now) {
+  // No packet has waited where its network waited, too.
+  const Nanos more_lag = may_lag_ ? port_->Lag(now) - environments_.front().lag : Nanos(0);
+  const Nanos told = std::max(wait - more_lag, Nanos(0));
+  for (congestion::Environment& environment : environments_) {
+    environment.host_delay = told;
+    environment.stalled = environment.stalled + told;
+  }
+}
+
+void DevicePort::NoteLag(Nanos now) {
+  const Nanos lag = port_->Lag(now);
+  if (lag == environments_.front().lag) return;
+  for (congestion::Environment& environment : environments_) environment.lag = lag;
+}
+
+uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
+  uint16_t count = queue_ ? port_->ReceiveBurst(*queue_, frames, kBurst, now) : 0;
+  if (may_lag_) [[unlikely]]
+    NoteLag(now);
+  uint64_t bytes = 0;
+  for (uint16_t i = 0; i < count; ++i) bytes += frames[i]->data_len;
+  if (count != 0) {
+    Count(counters_.port_rcv_packets, count);
+    Count(counters_.port_rcv_bytes, bytes);
+  }
+  if (own_count_ != 0) count += ReceiveOwn(frames + count);
+  return count;
+}
+
+uint16_t DevicePort::ReceiveOwn(rte_mbuf** frames) {
+  uint16_t count = 0;
+  for (uint32_t i = std::min(own_count_, kBurst); i != 0; --i) {
+    rte_mbuf* const frame = own_[own_head_ % kOwnRing];
+    const uint64_t bytes = frame->data_len;
+    const uint32_t owner = cross_worker_.OwnerOf(drivers::DestinationOf(*frame));
+    if (owner == cross_worker_.index()) {
+      frames[count++] = frame;
+    } else if (!cross_worker_.Give(owner, position_, frame)) {
+      break;
+    }
+    Count(counters_.port_rcv_packets);
+    Count(counters_.port_rcv_bytes, bytes);
+    ++own_head_;
+    --own_count_;
+  }
+  return count;
+}
+
+uint32_t DevicePort::TransmitRoom() const {
+  return queue_ ? port_->TransmitRoom(*queue_) : device_.relay(cross_worker_.index())->Room(kBurst);
+}
+
+uint32_t DevicePort::LookForRoom() const {
+  if (own_count_ > kOwnRing - 3 * kBurst) return 0;
+  const uint32_t room = std::min<uint32_t>(TransmitRoom(), kBurst);
+  return room > pending_count_ ? room - pending_count_ : 0;
+}
+
+bool DevicePort::TakeRelayed(uint32_t most) {
+  const uint32_t before = pending_count_;
+  for (drivers::FrameQueue* relay : relays_) {
+    const auto limit = static_cast<uint16_t>(std::min(most, LookForRoom()));
+    if (limit == 0) break;
+    pending_count_ += relay->Take(pending_.data() + pending_count_, limit);
+  }
+  return pending_count_ != before;
+}
+
+bool DevicePort::has_work() const {
+  if (own_count_ != 0) return true;
+  const bool has_relayed =
+      std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
+  const bool wants_to_send = pending_count_ != 0 || (!sessions_.empty() && !is_paced_) ||
+                             host_has_frames() || gsi_has_frames() || has_relayed;
+  return wants_to_send && !IsHeldBack();
+}
+
+void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note) {
+  Count(counters_.port_xmit_packets);
+  Count(counters_.port_xmit_bytes, frame->data_len);
+  if (!taps_.list.empty()) {
+    taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, note);
+  }
+  if (to_self) {
+    own_[(own_head_ + own_count_++) % kOwnRing] = frame;
+  } else {
+    pending_[pending_count_++] = frame;
+    share_.OnSent(frame->data_len + congestion::kFrameOverheadBytes);
+  }
+}
+
+void DevicePort::Flush(Nanos now) {
+  if (pending_count_ == 0) return;
+  const auto count = static_cast<uint16_t>(pending_count_);
+  uint16_t taken = 0;
+  if (queue_) {
+    taken = port_->TransmitBurst(*queue_, pending_.data(), count, now);
+  } else {
+    taken = device_.relay(cross_worker_.index())->Put(pending_.data(), count);
+    if (taken != 0) cross_worker_.WantWake(driver_);
+  }
+  std::copy(pending_.begin() + taken, pending_.begin() + pending_count_, pending_.begin());
+  pending_count_ -= taken;
 }
 
 }  // namespace uroce::datapath

@@ -10,9 +10,9 @@
 #include <cassert>
 #include <cstring>
 
-#include "pipeline/base/counters.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/shm/rings/shared_word.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::datapath {
 

@@ -70,10 +70,12 @@ Outcome ExecuteAtomic(int fd, CopyJob& job) {
   return moved == sizeof(updated) ? Outcome::kDone : OutcomeOf(moved);
 }
 
+bool IsAtomic(const CopyJob& job) {
+  return job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap;
+}
+
 Outcome Execute(int fd, CopyJob& job) {
-  const bool is_atomic =
-      job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap;
-  return is_atomic ? ExecuteAtomic(fd, job) : MoveAll(fd, job);
+  return IsAtomic(job) ? ExecuteAtomic(fd, job) : MoveAll(fd, job);
 }
 
 void Signal(int event_fd) {
@@ -128,7 +130,9 @@ struct CopyHelper::Shared {
   /// The part of one worker.
   struct alignas(64) Lane {
     int wake_fd = -1;
-    uint32_t in_flight = 0;  // Used by the worker alone.
+    // Used by the worker alone.
+    uint32_t in_flight = 0;
+    AccessRest rest;
     std::atomic<bool> sleeps{false};
     CopyJobQueue done;
   };
@@ -181,6 +185,28 @@ void CopyHelper::AwaitAll() {
   }
 }
 
+bool CopyHelper::DoNow(uint32_t worker, CopyJob& job) {
+  if (!shared_->memory.by_workers) return false;
+  Shared::Lane& lane = shared_->lanes[worker];
+  if (IsAtomic(job) && (shared_->lanes.size() != 1 || lane.in_flight != 0)) return false;
+  const auto begin = std::chrono::steady_clock::now();
+  if (lane.rest.IsOn(begin)) [[unlikely]]
+    return false;
+  const Outcome outcome = Execute(shared_->memory.fd, job);
+  lane.rest.Note(begin, std::chrono::steady_clock::now());
+  job.succeeded = outcome == Outcome::kDone;
+  return outcome != Outcome::kProcessEnded;
+}
+
+void AccessRest::Note(Time begin, Time end) {
+  if (end - begin < kLong) [[likely]] {
+    if (since_long_ != kFew) ++since_long_;
+    return;
+  }
+  if (since_long_ < kFew) until_ = end + kTimesAsLong * (end - begin);
+  since_long_ = 0;
+}
+
 void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   job->worker = worker;
   ++shared_->lanes[worker].in_flight;
@@ -217,6 +243,8 @@ uint64_t CopyHelper::submitted() const {
 bool CopyHelper::AreDone(uint64_t jobs) const {
   return shared_->finished.load(std::memory_order_acquire) >= jobs;
 }
+
+bool CopyHelper::is_by_workers() const { return shared_->memory.by_workers; }
 
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
   // The kernel also checks the writer's rights: a program must not gain the daemon's privilege.
@@ -274,7 +302,8 @@ CopyVector GatherPieces(const CopyJob& job, uint32_t first) {
   uint64_t next = job.pieces[first].app_addr;
   for (uint32_t i = first; i < job.piece_count && job.pieces[i].app_addr == next; ++i) {
     const CopyPiece& piece = job.pieces[i];
-    const bool ends_write = job.kind == CopyJob::Kind::kWrite && i + 1 == job.piece_count;
+    const bool ends_write =
+        job.kind == CopyJob::Kind::kWrite && job.ends_message && i + 1 == job.piece_count;
     const uint64_t end_bytes = ends_write ? EndBytes(piece) : 0;
     Add(vector, piece.bytes, piece.length_bytes - end_bytes);
     Add(vector, piece.bytes + piece.length_bytes - end_bytes, end_bytes);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy helper: the thread of one session that accesses memory which only the program's own
-// address space maps. An access may block for as long as the program likes, so no worker makes it.
+// address space maps. An access may block for as long as the program likes, so a worker makes it
+// only for a program that could end the daemon anyway.
 #pragma once
 
 #include <sys/uio.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,6 +47,7 @@ struct CopyJob {
   Kind kind = Kind::kRead;
   uint32_t piece_count = 0;
   uint32_t own_pieces = 0;    ///< The job's own, which come first. Only these can fail the job.
+  bool ends_message = true;   ///< kWrite: a program may poll on the last bytes: see GatherPieces.
   uint32_t moved_pieces = 0;  ///< The helper's answer: how many pieces, from the first on.
   std::array<CopyPiece, kMaxPieces> pieces;  ///< A piece advances as its bytes are moved.
   uint32_t batched_count = 0;
@@ -87,10 +90,32 @@ class CopyJobQueue {
 /// A program's memory, and the means to access it.
 struct ProgramMemory {
   int fd = -1;  ///< The program's /proc/self/mem, open for reading and writing; the helper owns it.
-  Credentials user;             ///< The helper accesses memory as this user, unprivileged.
+  Credentials user;  ///< The helper accesses memory as this user, unprivileged.
+  /// Whether workers may access the memory themselves. A worker may then wait for the program, such
+  /// as for a lock of its address space.
+  bool by_workers = false;
   std::shared_ptr<void> place;  ///< Held while the thread lives.
   /// Called once, on the helper's thread, when the process has ended and so has no memory.
   std::function<void()> on_end;
+};
+
+/// How long a worker leaves a program's memory to the helper, because accesses to it took long: so
+/// a program whose pages come slowly takes a tenth of the worker's time at most. One long access is
+/// no reason, since a worker may lose its CPU at any time.
+class AccessRest {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::milliseconds kLong{1};
+  /// A rest begins with the second long one of so many accesses.
+  static constexpr uint32_t kFew = 100;
+  static constexpr int kTimesAsLong = 10;
+
+  bool IsOn(Time now) const { return now < until_; }
+  void Note(Time begin, Time end);
+
+ private:
+  Time until_{};
+  uint32_t since_long_ = kFew;  ///< Accesses since the last long one, up to kFew.
 };
 
 /// The helper of one session, for all workers. It does one job after the other, in the order of
@@ -111,6 +136,10 @@ class CopyHelper {
   CopyHelper& operator=(const CopyHelper&) = delete;
 
   // ---- each worker, for itself ----
+  /// Does `job` at once, on the calling thread, and sets `succeeded`. False: the helper has to do
+  /// it, since workers may not access the memory, since accesses take long (AccessRest), since the
+  /// process has ended, or since an atomic would not exclude those of other threads.
+  [[nodiscard]] bool DoNow(uint32_t worker, CopyJob& job);
   void Submit(uint32_t worker, CopyJob* job);
   /// Returns a finished job of this worker, or null. The caller deletes a job whose owner is null.
   CopyJob* PollDone(uint32_t worker);
@@ -125,6 +154,8 @@ class CopyHelper {
   /// done. The number is exact for jobs that were submitted before a grace period.
   uint64_t submitted() const;
   bool AreDone(uint64_t jobs) const;
+  /// ProgramMemory::by_workers. Any thread.
+  bool is_by_workers() const;
 
  private:
   struct Shared;
@@ -142,7 +173,7 @@ struct CopyVector {
 };
 
 /// Gathers the pieces from `first` on that are contiguous in the program's memory.
-/// The last eight bytes of a kWrite (an aligned piece, or as much of it as the
+/// The last eight bytes of a kWrite that ends a message (an aligned piece, or as much of it as the
 /// message has) get an entry of their own, because programs poll on them. The kernel
 /// treats the entries as follows:
 /// - It copies one entry after the other, and each entry page by page, in rising

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "pipeline/datapath/memory/copy_helper.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/shm/rings/doorbells.h"
 
 namespace uroce::datapath {

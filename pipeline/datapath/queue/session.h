@@ -12,7 +12,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
-#include "pipeline/datapath/thread/shared_rate.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/rings/doorbells.h"
 

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 
-#include "pipeline/base/probes.h"
-#include "pipeline/datapath/device/device_port.h"
+#include "pipeline/base/observation.h"
+#include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/queue/completion_queue.h"
-#include "pipeline/datapath/queue/notification.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/work_queues.h"
 
 namespace uroce::datapath {
 

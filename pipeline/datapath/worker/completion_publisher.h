@@ -10,7 +10,7 @@
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 
 namespace uroce::datapath {
 

@@ -6,7 +6,7 @@
 
 #include "pipeline/congestion/settings.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
 

@@ -10,13 +10,13 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/congestion/dcqcn.h"
-#include "pipeline/congestion/flow_rate.h"
+#include "pipeline/congestion/flow.h"
 #include "pipeline/congestion/settings.h"
-#include "pipeline/datapath/device/device_port.h"
+#include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/transport/effect.h"
+#include "pipeline/transport/work.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of the copy helpers, and the payload of later packets that the same jobs place or prefetch.
 #include "pipeline/datapath/worker/copy_engine.h"
 
 #include <algorithm>
@@ -8,9 +7,76 @@
 #include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/datapath/worker/schedule.h"
 
 namespace uroce::datapath {
+namespace {
+
+// Gates close at these limits, which are below those of waiting frames by what may still be on the
+// way: from one peer, and from all peers of a program, for which half of the limit is left.
+constexpr uint32_t kGateWaiting = 256;
+constexpr uint32_t kGateShares = 24;
+
+uint32_t GateLimit(uint32_t left) { return std::min(kGateWaiting, left / kGateShares); }
+
+}  // namespace
+
+// A peer whose packets are dropped resends them.
+bool WaitingPackets::Keep(QueuePair& qp, rte_mbuf* frame) {
+  WaitingWork& waiting = qp.waiting();
+  ProgramFrames& program = qp.program().frames;
+  if (!frames_.HasRoom(program, waiting.packets)) {
+    Drop(qp, frame);
+    return false;
+  }
+  ++waiting.packets;
+  WaitingFrames::Take(program);
+  frame->next = nullptr;
+  (waiting.oldest == nullptr ? waiting.oldest : waiting.newest->next) = frame;
+  waiting.newest = frame;
+  TendGate(qp);
+  return true;
+}
+
+void WaitingPackets::Drop(QueuePair& qp, const rte_mbuf* frame) {
+  Count(qp.port().counters().rx_parked_full);
+  recorder_.OnAbandoned(qp, UROCE_REASON_PARKED_FULL, frame);
+}
+
+rte_mbuf* WaitingPackets::Take(QueuePair& qp) {
+  WaitingWork& waiting = qp.waiting();
+  rte_mbuf* const frame = waiting.oldest;
+  if (frame == nullptr) return nullptr;
+  waiting.oldest = frame->next;
+  frame->next = nullptr;
+  --waiting.packets;
+  WaitingFrames::Give(qp.program().frames);
+  return frame;
+}
+
+void WaitingPackets::TendGate(QueuePair& qp) {
+  if (gates_ == nullptr) return;
+  WaitingWork& waiting = qp.waiting();
+  const ProgramFrames& program = qp.program().frames;
+  const uint32_t most = frames_.Most(program) / 2;
+  const uint32_t limit = GateLimit(most - std::min(most, program.waiting));
+  if (!waiting.gate_closed && waiting.packets > limit) {
+    waiting.gate_closed = true;
+    gates_->Close(qp.qpn());
+  } else if (waiting.gate_closed && waiting.packets <= limit / 2) {
+    waiting.gate_closed = false;
+    gates_->Open(qp.qpn());
+  }
+}
+
+void WaitingPackets::Abandon(QueuePair& qp) {
+  for (rte_mbuf* frame = Take(qp); frame != nullptr; frame = Take(qp)) {
+    recorder_.OnAbandoned(qp, UROCE_REASON_ABANDONED, frame);
+    rte_pktmbuf_free(frame);
+  }
+  TendGate(qp);
+}
+
 namespace {
 
 using transport::Effect;
@@ -188,6 +254,47 @@ void CopyBatches::Forget(QueuePair& qp) {
 
 using transport::Effect;
 
+MoveResult CopyEngine::MoveNow(QueuePair& qp, CopyJob::Kind kind, Transfer& transfer,
+                               bool ends_message) {
+  CopyJob& job = *qp.waiting().job;
+  for (;;) {
+    const MoveResult result = kind == CopyJob::Kind::kRead
+                                  ? Gather(context_.keys, transfer.walker, transfer.bytes)
+                                  : Place(context_.keys, transfer.walker, transfer.bytes);
+    if (result != MoveResult::kCopied) return result;
+    PieceWalker walker = transfer.walker;
+    uint8_t* bytes = transfer.bytes;
+    job.kind = kind;
+    job.piece_count = 0;
+    TakeCopied(context_.keys, walker, bytes, job, /*for_worker=*/true);
+    job.own_pieces = job.piece_count;
+    job.ends_message = ends_message;
+    const bool is_done = job.piece_count != 0 && DoNow(qp, job);
+    job.ends_message = true;
+    if (!is_done) return MoveResult::kCopied;
+    if (!job.succeeded) return MoveResult::kDenied;
+    transfer.walker = walker;
+    transfer.bytes = bytes;
+  }
+}
+
+MoveResult CopyEngine::ExecuteNow(QueuePair& qp, const Effect& effect, uint64_t app_addr,
+                                  uint64_t& original) {
+  CopyJob& job = *qp.waiting().job;
+  FillAtomic(job, effect, app_addr);
+  if (!DoNow(qp, job)) return MoveResult::kCopied;
+  original = job.original;
+  return job.succeeded ? MoveResult::kDone : MoveResult::kDenied;
+}
+
+void CopyEngine::FillAtomic(CopyJob& job, const Effect& effect, uint64_t app_addr) {
+  job.kind = effect.compare_swap ? CopyJob::Kind::kCompareSwap : CopyJob::Kind::kFetchAdd;
+  job.pieces[0] = {.app_addr = app_addr, .length_bytes = sizeof(uint64_t)};
+  job.piece_count = job.own_pieces = 1;
+  job.swap_add = effect.swap_add;
+  job.compare = effect.compare;
+}
+
 void CopyEngine::SubmitEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
                               const Transfer& transfer, rte_mbuf* frame) {
   qp.set_wait(WaitKind::kEffect);
@@ -205,11 +312,8 @@ void CopyEngine::SubmitAtomic(QueuePair& qp, const Effect& effect, uint64_t app_
   qp.waiting().effect = effect;
   CopyJob& job = *qp.waiting().job;
   job.frame = nullptr;
-  job.pieces[0] = {.app_addr = app_addr, .length_bytes = sizeof(uint64_t)};
-  job.piece_count = job.own_pieces = 1;
-  job.swap_add = effect.swap_add;
-  job.compare = effect.compare;
-  Submit(qp, effect.compare_swap ? CopyJob::Kind::kCompareSwap : CopyJob::Kind::kFetchAdd);
+  FillAtomic(job, effect, app_addr);
+  Submit(qp, job.kind);
 }
 
 void CopyEngine::SubmitGather(QueuePair& qp, const transport::TxPacket& packet,

@@ -144,6 +144,14 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
     return true;
   }
   const bool is_in_job = effect.kind == Effect::Kind::kPlaceOriginal;
+  const bool is_more_to_come =
+      wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kFullPayload);
+  const MoveResult moved =
+      copies_.MoveNow(qp, CopyJob::Kind::kWrite, transfer, /*ends_message=*/!is_more_to_come);
+  if (moved != MoveResult::kCopied) {
+    Finish(qp, effect, moved, 0);
+    return true;
+  }
   copies_.SubmitEffect(qp, effect, packet, transfer, is_in_job ? nullptr : frame);
   return is_in_job;
 }
@@ -161,6 +169,14 @@ bool Effects::StartAtomic(QueuePair& qp, const Effect& effect) {
     const uint64_t original =
         ExecuteAtomic(piece.mapped, effect.compare_swap, effect.swap_add, effect.compare);
     qp.core().OnEffectDone(EffectOutcome::kDone, original, time_.now());
+    return true;
+  }
+  uint64_t original = 0;
+  const MoveResult result = piece.may_wait
+                                ? MoveResult::kCopied
+                                : copies_.ExecuteNow(qp, effect, piece.app_addr, original);
+  if (result != MoveResult::kCopied) {
+    Finish(qp, effect, result, original);
     return true;
   }
   copies_.SubmitAtomic(qp, effect, piece.app_addr);

@@ -11,10 +11,9 @@
 #include "pipeline/datapath/queue/grace_periods.h"
 #include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/copy_engine.h"
-#include "pipeline/datapath/worker/ready_lists.h"
-#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/datapath/worker/schedule.h"
 
 namespace uroce::datapath {
 

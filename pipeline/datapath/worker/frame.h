@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames in the hands of a worker: a received frame with its packet and addresses, the mark of a
-// group's copy, and a stock of empty frames.
+// Frames in the hands of a worker: a received frame with its packet and addresses, a stock of empty
+// frames, and what counters, tracers and captures are told of each frame.
 #pragma once
 
 #include <rte_mbuf.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
+#include "pipeline/base/observation.h"
+#include "pipeline/base/types.h"
 #include "pipeline/datapath/device/device.h"
-#include "pipeline/datapath/device/device_port.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/thread/scheduling.h"
+#include "pipeline/port/frames.h"
+#include "pipeline/shm/abi/uroce_capture.h"
+#include "pipeline/transport/rc_queue_pair.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
 
@@ -117,6 +122,153 @@ class FrameStash {
   const drivers::PendingIcrc pending_;
   std::array<rte_mbuf*, kBurst> frames_{};
   uint32_t count_ = 0;
+};
+
+// What becomes of each packet, told in one place to counters, tracers, packet histories and
+// captures.
+
+/// Whether a frame is shown to the transport for the first time, or again after it was kept.
+enum class Showing : uint8_t { kFirst, kAgain };
+
+/// One event for each packet: what became of it. Counters, tracers, the packet history of its queue
+/// pair and captures learn of it here, and who is not there costs a branch at most. Owns the
+/// captures of a worker, and the annotation of the received frame at work. Order of calls for such
+/// a frame: Begin, then what becomes known of it, then one of OnResult, OnBadState and Record. One
+/// thread.
+class FrameRecorder {
+ public:
+  explicit FrameRecorder(TurnTime& time) : taps_(time.clock()) {}
+
+  // ---- captures ----
+  /// The captures, for ports, which record what they send.
+  Taps& taps() { return taps_; }
+  void AddTap(CaptureTap* tap) { taps_.list.push_back(tap); }
+  void RemoveTap(CaptureTap* tap);
+  void BeginTurn() {
+    if (!taps_.list.empty()) taps_.BeginTurn();
+  }
+
+  // ---- the received frame at work ----
+  /// Begins a frame: nothing is known of it, or it holds `packet`.
+  void Begin() { annotation_ = {}; }
+  void Begin(const wire::Packet& packet) {
+    annotation_ = {};
+    annotation_.flags = packet.congestion_experienced ? UROCE_NOTE_MARKED : 0;
+    annotation_.qpn = packet.header.dest_qpn.value();
+    annotation_.psn = packet.header.psn.value();
+  }
+  /// `reason` is UROCE_REASON_*; the meaning of `detail` depends on it.
+  void SetReason(uint8_t reason, uint8_t detail = 0) {
+    annotation_.reason = reason;
+    annotation_.detail = detail;
+  }
+  /// The rate of the queue pair after the frame, in Mb/s.
+  void SetRate(uint32_t mbps) { annotation_.rate_mbps = mbps; }
+
+  // ---- received frames that no transport is shown ----
+  /// The frame is dropped, which `counter` counts. Returns false.
+  bool Drop(std::atomic<uint64_t>& counter, uint8_t reason, uint8_t detail = 0) {
+    Count(counter);
+    return DropUncounted(reason, detail);
+  }
+  /// Does the same for a frame that its receiver counts.
+  bool DropUncounted(uint8_t reason, uint8_t detail = 0) {
+    SetReason(reason, detail);
+    probes::Drop(annotation_.qpn, annotation_.psn, annotation_.reason, annotation_.detail);
+    return false;
+  }
+  /// The frame is not a packet, as `result` says, and nobody wants it.
+  void DropUndecoded(DeviceCounters& counters, wire::DecodeResult result);
+  /// Gives the frame to the captures.
+  void Record(DevicePort& port, const rte_mbuf* frame) {
+    if (taps_.list.empty() || mark_.IsSet(*frame)) return;
+    pending_.Fill(*frame);
+    taps_.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, annotation_);
+  }
+  /// A frame that waited behind `qp` is dropped for `reason`.
+  void OnAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame);
+
+  // ---- packets that a transport is shown ----
+  /// A packet of `qp` has come.
+  static void OnReceived(const QueuePair& qp, const wire::Packet& packet) {
+    probes::Receive(qp.qpn().value(), packet.header.psn.value(),
+                    static_cast<uint32_t>(packet.header.opcode),
+                    static_cast<uint32_t>(packet.payload.size()));
+  }
+  /// The transport of `qp` has answered `result`. `had_failed`: the queue pair was in error before.
+  /// A kept packet is recorded when it comes, and again only if it makes the queue pair fail.
+  void OnResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
+                bool had_failed, const rte_mbuf* frame, Showing showing) {
+    if (packet.header.opcode == wire::Opcode::kAcknowledge) {
+      TraceAcknowledgement(qp, packet.header, /*is_sent=*/false);
+    }
+    if (result != transport::PacketResult::kAccepted) [[unlikely]] {
+      OnNotAccepted(qp, packet, result);
+    }
+    if (IsRecorded(qp)) RecordResult(qp, packet, result, had_failed, frame, showing);
+  }
+  /// Does the same for a packet of a UC or UD queue pair.
+  void OnResult(QueuePair& qp, const wire::Packet& packet, transport::ReceiveResult result,
+                const rte_mbuf* frame) {
+    if (result != transport::ReceiveResult::kAccepted) [[unlikely]] {
+      OnNotAccepted(qp, packet, result);
+    }
+    if (IsRecorded(qp)) RecordUnreliable(qp, result, frame);
+  }
+  /// The transport of `qp` was not shown the packet after all: the receive queue is corrupt.
+  void OnBadState(QueuePair& qp, const wire::Packet& packet, const rte_mbuf* frame);
+
+  // ---- sent frames ----
+  /// Whether the packets of `qp` are recorded at all.
+  bool IsRecorded(const QueuePair& qp) const {
+    return !taps_.list.empty() || qp.history() != nullptr;
+  }
+  /// A packet of `qp` is in `frame`, to be sent. Returns what captures are to say of it.
+  uroce_capture_note OnSent(QueuePair& qp, const transport::TxPacket& packet,
+                            const rte_mbuf* frame) {
+    const wire::TransportHeader& header = packet.header;
+    probes::Send(qp.qpn().value(), header.psn.value(), static_cast<uint32_t>(header.opcode),
+                 frame->data_len);
+    if (packet.retransmission) [[unlikely]] {
+      probes::Retransmit(qp.qpn().value(), header.psn.value(),
+                         static_cast<uint32_t>(packet.resend.cause), packet.resend.number);
+    }
+    if (header.opcode == wire::Opcode::kAcknowledge) {
+      TraceAcknowledgement(qp, header, /*is_sent=*/true);
+    }
+    return IsRecorded(qp) ? AnnotateSent(qp, packet, frame) : uroce_capture_note{};
+  }
+
+ private:
+  /// For an acknowledgement or NAK that `qp` sends or has received.
+  static void TraceAcknowledgement(const QueuePair& qp, const wire::TransportHeader& header,
+                                   bool is_sent) {
+    const uint8_t syndrome = header.aeth.syndrome;
+    if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck) {
+      probes::Ack(qp.qpn().value(), header.psn.value(), header.aeth.msn, is_sent);
+    } else {
+      probes::Nak(qp.qpn().value(), header.psn.value(), syndrome, is_sent);
+    }
+  }
+  /// Counts the packet and tells tracers.
+  static void OnNotAccepted(const QueuePair& qp, const wire::Packet& packet,
+                            transport::PacketResult result);
+  static void OnNotAccepted(const QueuePair& qp, const wire::Packet& packet,
+                            transport::ReceiveResult result);
+  void RecordResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
+                    bool had_failed, const rte_mbuf* frame, Showing showing);
+  void RecordUnreliable(QueuePair& qp, transport::ReceiveResult result, const rte_mbuf* frame);
+  void RecordWithHistory(QueuePair& qp, const rte_mbuf* frame);
+  /// Adds the packet to the history of `qp`, where it has one.
+  uroce_capture_note AnnotateSent(QueuePair& qp, const transport::TxPacket& packet,
+                                  const rte_mbuf* frame);
+  void AddToHistory(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
+                    const uroce_capture_note& annotation);
+
+  const MulticastMark mark_;
+  const drivers::PendingIcrc pending_;
+  Taps taps_;
+  uroce_capture_note annotation_{};
 };
 
 }  // namespace uroce::datapath

@@ -10,11 +10,10 @@
 #include <tuple>
 #include <utility>
 
+#include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/queue/waiting_work.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/datapath/worker/frame_recorder.h"
-#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/work.h"
 #include "pipeline/wire/decode.h"
 
 namespace uroce::datapath {

@@ -9,7 +9,7 @@
 #include <array>
 #include <bit>
 
-#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/worker/frame.h"
 #include "pipeline/wire/gsi.h"

@@ -8,17 +8,16 @@
 #include <atomic>
 #include <cstdint>
 
-#include "pipeline/datapath/device/device_port.h"
-#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/device/device.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/datapath/worker/frame_recorder.h"
 #include "pipeline/datapath/worker/objects.h"
 #include "pipeline/datapath/worker/packet_executor.h"
 #include "pipeline/datapath/worker/worker.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/icrc.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/settler.h"
 
-#include "pipeline/base/probes.h"
-#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/base/observation.h"
+#include "pipeline/datapath/worker/schedule.h"
 
 namespace uroce::datapath {
 namespace {
@@ -42,7 +42,7 @@ bool Settler::Expire() {
     // A waiting queue pair is asked again when it is settled after the wait.
     if (qp->is_waiting()) continue;
     if (qp->core().NextDeadline() <= now) OnDeadline(*qp, now);
-    context_.ready.Touch(*qp);  // Files the timer anew.
+    context_.ready.Touch(*qp);  // Files the timer again.
   }
   return fired != 0;
 }

@@ -8,12 +8,11 @@
 
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/effects.h"
-#include "pipeline/datapath/worker/ready_lists.h"
-#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/datapath/worker/state_changes.h"
 
 namespace uroce::datapath {

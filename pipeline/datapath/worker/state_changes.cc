@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "pipeline/datapath/device/device.h"
+#include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/queue/waiting_work.h"
 #include "pipeline/datapath/worker/copy_engine.h"
-#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/datapath/worker/schedule.h"
 
 namespace uroce::datapath {
 

@@ -5,15 +5,15 @@
 #include <functional>
 #include <vector>
 
-#include "pipeline/datapath/capture/packet_history.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
+#include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
-#include "pipeline/datapath/worker/ready_lists.h"
-#include "pipeline/datapath/worker/waiting_packets.h"
+#include "pipeline/datapath/worker/schedule.h"
 
 namespace uroce::datapath {
 

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "pipeline/datapath/queue/payload.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/worker/frame_recorder.h"
-#include "pipeline/datapath/worker/send_schedule.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/datapath/worker/frame.h"
+#include "pipeline/datapath/worker/schedule.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"
@@ -189,6 +189,15 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
   return sent;
 }
 
+MoveResult Transmitter::GatherCopied(QueuePair& qp, const TxPacket& packet, uint8_t* payload,
+                                     Transfer& transfer, RunningIcrc& icrc) {
+  if (CopyEngine::TakePrefetched(qp, packet, payload, icrc)) return MoveResult::kDone;
+  const MoveResult result =
+      context_.copies.MoveNow(qp, CopyJob::Kind::kRead, transfer, /*ends_message=*/false);
+  if (result == MoveResult::kDone) icrc.Pass({payload, packet.payload_bytes()});
+  return result;
+}
+
 Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& packet,
                                              const RunningIcrc& icrc_of_headers, rte_mbuf* frame) {
   const uint32_t length = packet.payload_bytes();
@@ -201,7 +210,13 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
   }
   transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
   transfer.bytes = payload;
-  switch (GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc)) {
+  MoveResult result = GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc);
+  if (result == MoveResult::kCopied) [[unlikely]] {
+    RunningIcrc of_copy = icrc_of_headers;  // That of the pass over mapped memory is meaningless.
+    result = GatherCopied(qp, packet, payload, transfer, of_copy);
+    icrc = of_copy;
+  }
+  switch (result) {
     case MoveResult::kDone:
       FinishFrame(qp, packet, frame, icrc);
       return Sent::kPacket;
@@ -209,11 +224,6 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
       return FailGather(qp, packet);
     case MoveResult::kCopied:
       break;
-  }
-  icrc = icrc_of_headers;  // That of the pass over mapped memory is meaningless.
-  if (CopyEngine::TakePrefetched(qp, packet, payload, icrc)) {
-    FinishFrame(qp, packet, frame, icrc);
-    return Sent::kPacket;
   }
   context_.copies.SubmitGather(qp, packet, transfer, icrc_of_headers.state(), frame);
   return Sent::kWaits;

@@ -6,20 +6,17 @@
 
 #include <cstdint>
 
-#include "pipeline/datapath/device/device_port.h"
-#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/device/device.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/datapath/worker/frame_recorder.h"
-#include "pipeline/datapath/worker/ready_lists.h"
-#include "pipeline/datapath/worker/send_schedule.h"
-#include "pipeline/datapath/worker/waiting_packets.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/datapath/worker/schedule.h"
+#include "pipeline/port/frames.h"
 
 namespace uroce::datapath {
 
@@ -84,6 +81,9 @@ class Transmitter {
   /// Reads the payload of a packet from the program's memory into `frame`, behind the headers.
   inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet,
                             const RunningIcrc& icrc_of_headers, rte_mbuf* frame);
+  /// Continues GatherPayload in copied memory. kCopied: a job has to move the rest.
+  MoveResult GatherCopied(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
+                          Transfer& transfer, RunningIcrc& icrc);
   Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
   void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame,
                    const RunningIcrc& icrc);

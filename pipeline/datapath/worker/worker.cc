@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "pipeline/datapath/device/device.h"
-#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/work_queues.h"
 #include "pipeline/datapath/worker/worker_impl.h"
 
 namespace uroce::datapath {

@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "pipeline/base/counters.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/base/types.h"
-#include "pipeline/datapath/frames/cross_worker_queues.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/grace_periods.h"
-#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair.h"
 
 // One worker: a thread that owns queue pairs and runs them to completion, burst by burst.
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "pipeline/datapath/queue/grace_periods.h"
-#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/work_queues.h"
 #include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::datapath {

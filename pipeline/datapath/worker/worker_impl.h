@@ -6,27 +6,23 @@
 #include <atomic>
 #include <span>
 
-#include "pipeline/datapath/frames/cross_worker_queues.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/thread/controlled_thread.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/thread/sleeper.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/datapath/worker/frame_recorder.h"
 #include "pipeline/datapath/worker/objects.h"
 #include "pipeline/datapath/worker/packet_executor.h"
-#include "pipeline/datapath/worker/ready_lists.h"
 #include "pipeline/datapath/worker/receiver.h"
-#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/datapath/worker/settler.h"
 #include "pipeline/datapath/worker/state_changes.h"
 #include "pipeline/datapath/worker/transmitter.h"
-#include "pipeline/datapath/worker/waiting_packets.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::datapath {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What liburoce.so and uroced share: the layout of the arena, which holds doorbells and queues.
+ * What liburoce.so and uroced share: the layout of the arena, which holds doorbells and queues, and
+ * the names of the devices' files.
  * Plain C, freestanding, little endian, 64 bits. A field that the other side writes can hold any
  * value at any time: a reader copies it once, checks the copy, and uses the copy.
  *
@@ -10,19 +11,34 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 14u
+#define UROCE_ABI_VERSION 15u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
-/* Appended to the socket's path: the directory of the devices' files, shaped like /sys and /dev. */
-#define UROCE_TREE_SUFFIX ".d"
-
 #define UROCE_MAX_DEVICES 64u
 #define UROCE_MAX_WORKERS 64u
-#define UROCE_MAX_SGE 16u
-#define UROCE_MAX_INLINE 220u
+#define UROCE_MAX_SGE 32u
+#define UROCE_MAX_INLINE 512u
 #define UROCE_MAX_GIDS 32u
 #define UROCE_MAX_MR_PARTS 8192u  /* the most segments of a region */
 #define UROCE_MAX_MR_SEGMENTS 64u /* the most segments in one message */
 #define UROCE_NONE 0xffffffffu
+
+/* ---- files of the devices -------------------------------------------------------------------
+ * Beside its socket the daemon has a directory with files of its devices, as the kernel has them.
+ * liburoce.so leads programs that name one of the kernel's directories to the daemon's, below the
+ * path of the socket and UROCE_TREE_SUFFIX. */
+#define UROCE_TREE_SUFFIX ".d"
+
+/* A link for each device. */
+#define UROCE_TREE_CLASS "/sys/class/infiniband"
+
+/* Where the links lead: the devices, each below a parent with the address of a PCI device. No
+ * machine has a device at such an address: the domain is one behind those of hardware and of
+ * virtual machines. */
+#define UROCE_TREE_BUS_NAME "pcifffe:00"
+#define UROCE_TREE_BUS "/sys/devices/" UROCE_TREE_BUS_NAME
+
+/* Nodes, which programs find and do not use. */
+#define UROCE_TREE_NODES "/dev/infiniband"
 
 /* ---- arena ----------------------------------------------------------------------------------
  * The daemon makes and seals one sparse memfd of UROCE_ARENA_BYTES. The daemon maps all of
@@ -119,8 +135,10 @@ struct uroce_send_wqe {
   uint64_t wr_id;
   uint8_t opcode; /* enum ibv_wr_opcode */
   uint8_t flags;  /* UROCE_SEND_*, the values of enum ibv_send_flags */
-  uint8_t num_sge;
-  uint8_t inline_length;
+  union {
+    uint16_t num_sge;
+    uint16_t inline_length; /* with flag INLINE */
+  };
   uint32_t imm_or_rkey; /* imm_data as it is; invalidate_rkey; BIND_MW: the window's present key */
   uint64_t remote_addr; /* BIND_MW: an address in the region */
   uint32_t rkey;        /* BIND_MW: the window's next key */
@@ -199,6 +217,7 @@ struct uroce_cqe {
  * records. The daemon sends each record whole. After the reply that destroys an object it sends no
  * record of that object. */
 #define UROCE_EVENT_COMPLETION 0x100u
+#define UROCE_EVENT_DEVICE_SPEED_CHANGE 20u /* IBV_EVENT_DEVICE_SPEED_CHANGE of newer headers */
 struct uroce_event_record {
   uint64_t element;    /* user_handle of the CQ, QP or SRQ, or the port number. */
   uint32_t event_type; /* enum ibv_event_type; on a channel UROCE_EVENT_COMPLETION */

@@ -192,6 +192,7 @@ struct uroce_port_info {
   uint32_t active_speed;
   uint32_t gid_table_length;
   uint32_t bad_pkey_counter;
+  uint64_t speed_bps; /* what the port sends at most: the link's speed, or the NIC's rate limit */
 };
 
 struct uroce_gid_entry {
@@ -251,6 +252,7 @@ enum uroce_mr_reason {
   UROCE_WHY_POLICY,          /* UROCE_MR=copied, or the program runs in valgrind */
   UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: the mappings may change at any time */
   UROCE_WHY_PINNED,          /* The kernel holds pages of the program for devices or io_uring. */
+  UROCE_WHY_POLICY_OF_FILE,  /* as POLICY; the memory is a mapping of a file */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */

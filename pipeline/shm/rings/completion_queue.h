@@ -233,7 +233,7 @@ inline void Arm(uroce_cq_page& page, bool solicited_only) {
   FullFence();
   uint32_t armed = LoadRelaxed(page.arm.value);
   // The word may change in between: the program raises SOLICITED to NEXT, or another worker takes
-  // the arming and the program arms anew. Two tries are enough: a program that arms after the first
+  // the arming and the program re-arms. Two tries are enough: a program that arms after the first
   // try polls after that, and finds the CQEs.
   for (int look = 0; look < 2; ++look) {
     const bool due =

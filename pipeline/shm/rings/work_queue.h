@@ -46,7 +46,6 @@ struct SendWqe {
   bool is_inline() const { return (header.flags & UROCE_SEND_INLINE) != 0; }
 };
 static_assert(sizeof(SendWqe::inline_data) >= UROCE_MAX_INLINE);
-static_assert(UROCE_MAX_INLINE <= UINT8_MAX);
 static_assert(sizeof(uroce_send_wqe) == 48);
 
 /// Private copy of a receive work request.

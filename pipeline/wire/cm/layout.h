@@ -9,7 +9,7 @@
 #include "pipeline/base/types.h"
 #include "pipeline/wire/cm/message.h"
 #include "pipeline/wire/gsi.h"
-#include "pipeline/wire/layout.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "pipeline/base/types.h"
-#include "pipeline/wire/psn.h"
+#include "pipeline/wire/packet.h"
 
 namespace uroce::wire {
 
@@ -96,6 +96,9 @@ template <size_t bytes>
 using CmBytes = std::array<uint8_t, bytes>;
 inline constexpr size_t kCmAriBytes = 72;
 
+/// The extended transport of a REQ for XRC.
+inline constexpr uint8_t kCmExtendedXrc = 1;
+
 /// Request for communication.
 struct CmReq {
   CommId local_comm_id;
@@ -120,7 +123,7 @@ struct CmReq {
   uint8_t rnr_retry_count = 0;  ///< 3 bits.
   uint8_t max_cm_retries = 0;   ///< 4 bits.
   bool srq = false;
-  uint8_t extended_transport = 0;  ///< 3 bits; 1: XRC.
+  uint8_t extended_transport = 0;  ///< 3 bits; see kCmExtendedXrc.
   CmPath primary;
   CmPath alternate;  ///< Exists when its local LID is not 0.
   CmBytes<92> private_data{};

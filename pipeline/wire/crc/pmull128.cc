@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // CRC-32 by arm64's 64-bit polynomial multiply (PMULL), four blocks of 16 bytes at a time: the
-// steps of pclmul128.cc.
+// steps of kernel.cc.
 #include <arm_neon.h>
 
 #include "pipeline/wire/crc/kernel.h"
-#include "pipeline/wire/crc/polynomial.h"
 
 namespace uroce::wire {
 namespace {

@@ -3,17 +3,21 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -92,6 +96,120 @@ TEST_F(CopyHelperTest, TheMemoryIsClosedByTheThreadThatTouchesIt) {
     while (closed_by == 0) std::this_thread::yield();
     ASSERT_NE(closed_by, gettid()) << "round " << round;
   }
+}
+
+TEST_F(CopyHelperTest, WorkersLeaveMemoryToTheHelperUnlessTheyMayAccessIt) {
+  uint64_t word = 7;
+  uint64_t copy = 0;
+  auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  EXPECT_FALSE(helper_.DoNow(0, *job));
+  EXPECT_EQ(copy, 0u);
+}
+
+/// A helper of memory that workers may access.
+class WorkerAccessTest : public CopyHelperTest {
+ protected:
+  static ProgramMemory Memory(int fd) {
+    return {.fd = fd, .user = Credentials::Own(), .by_workers = true};
+  }
+  static int OwnMemory() { return open("/proc/self/mem", O_RDWR | O_CLOEXEC); }
+
+  CopyHelper shared_{Memory(OwnMemory()), wake_fds_};
+  CopyHelper alone_{Memory(OwnMemory()), std::span(wake_fds_).first(1)};
+};
+
+TEST_F(WorkerAccessTest, AJobIsDoneWhenTheCallReturns) {
+  uint64_t word = 7;
+  uint64_t copy = 0;
+  auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  ASSERT_TRUE(shared_.DoNow(1, *job));
+  EXPECT_TRUE(job->succeeded);
+  EXPECT_EQ(copy, 7u);
+  EXPECT_EQ(shared_.submitted(), 0u);
+}
+
+TEST_F(WorkerAccessTest, AnAddressWithoutMemoryIsRefused) {
+  uint64_t copy = 0;
+  auto job = Job(CopyJob::Kind::kRead, nullptr, sizeof(copy));
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  ASSERT_TRUE(shared_.DoNow(0, *job));
+  EXPECT_FALSE(job->succeeded);
+}
+
+// Two system calls are not one atomic: those of all threads have to have an order.
+TEST_F(WorkerAccessTest, AtomicsAreLeftToTheHelperWhereOthersMayHaveAtomicsToo) {
+  uint64_t word = 7;
+  EXPECT_FALSE(shared_.DoNow(0, *Job(CopyJob::Kind::kFetchAdd, &word, sizeof(word))));
+  auto job = Job(CopyJob::Kind::kFetchAdd, &word, sizeof(word));
+  job->swap_add = 1;
+  alone_.Submit(0, job.release());
+  EXPECT_FALSE(alone_.DoNow(0, *Job(CopyJob::Kind::kFetchAdd, &word, sizeof(word))));
+  CopyJob* done = nullptr;
+  while ((done = alone_.PollDone(0)) == nullptr) std::this_thread::yield();
+  job.reset(done);
+  ASSERT_TRUE(alone_.DoNow(0, *job));
+  EXPECT_EQ(word, 9u);
+}
+
+TEST_F(WorkerAccessTest, AJobOfAProcessThatHasEndedIsLeftToTheHelper) {
+  uint64_t word = 7;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte = 0;
+    close(ends[1]);
+    _exit(static_cast<int>(read(ends[0], &byte, 1)));
+  }
+  const std::string path = "/proc/" + std::to_string(child) + "/mem";
+  uint64_t copy = 0;
+  CopyHelper helper(Memory(open(path.c_str(), O_RDWR | O_CLOEXEC)), wake_fds_);
+  auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  EXPECT_TRUE(helper.DoNow(0, *job));
+  EXPECT_EQ(copy, 7u);
+  close(ends[0]);
+  close(ends[1]);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  EXPECT_FALSE(helper.DoNow(0, *job));
+}
+
+class AccessRestTest : public testing::Test {
+ protected:
+  void Access(std::chrono::microseconds took) {
+    rest_.Note(now_, now_ + took);
+    now_ += took;
+  }
+  void QuickAccesses(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) Access(std::chrono::microseconds(2));
+  }
+
+  AccessRest::Time now_{std::chrono::hours(1)};
+  AccessRest rest_;
+};
+
+TEST_F(AccessRestTest, OneLongAccessAmongManyIsNoReason) {
+  for (int i = 0; i < 10; ++i) {
+    QuickAccesses(AccessRest::kFew);
+    Access(std::chrono::milliseconds(50));
+    EXPECT_FALSE(rest_.IsOn(now_));
+  }
+}
+
+TEST_F(AccessRestTest, TheSecondLongOneOfFewBeginsARestOfTenTimesItsTime) {
+  Access(std::chrono::milliseconds(1));
+  QuickAccesses(AccessRest::kFew - 1);
+  Access(std::chrono::milliseconds(5));
+  EXPECT_TRUE(rest_.IsOn(now_));
+  EXPECT_TRUE(rest_.IsOn(now_ + std::chrono::milliseconds(49)));
+  EXPECT_FALSE(rest_.IsOn(now_ + std::chrono::milliseconds(50)));
+  now_ += std::chrono::milliseconds(50);
+  Access(std::chrono::milliseconds(2));
+  EXPECT_TRUE(rest_.IsOn(now_)) << "pages still come slowly";
 }
 
 TEST_F(CopyHelperTest, AtomicsOfAllWorkersExcludeEachOther) {
@@ -234,6 +352,24 @@ TEST_F(CopyHelperTest, NothingIsWrittenByTheDaemonsPrivilege) {
   EXPECT_FALSE(std::unique_ptr<CopyJob>(done)->succeeded);
 }
 
+/// What hinders a process of user `uid` from taking a thread its CPU time: the first errno, or 0.
+int Reschedule(pid_t thread, uid_t uid) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (syscall(SYS_setresuid, uid, uid, uid) != 0) _exit(0);
+    const sched_param none{};
+    cpu_set_t first{};
+    CPU_SET(0, &first);
+    const bool is_done = setpriority(PRIO_PROCESS, static_cast<id_t>(thread), 19) == 0 ||
+                         sched_setscheduler(thread, SCHED_IDLE, &none) == 0 ||
+                         sched_setaffinity(thread, sizeof(first), &first) == 0;
+    _exit(is_done ? 0 : errno);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
 TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to act for another user";
   uint64_t status = 0;
@@ -250,15 +386,16 @@ TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
   int found = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     const std::string file = task.path() / "status";
-    if (LineOf(file, "Uid:") != "\t0\t61002\t0\t61002") continue;
+    if (LineOf(file, "Uid:") != "\t0\t0\t0\t61002") continue;
     ++found;
-    EXPECT_EQ(LineOf(file, "Gid:"), "\t0\t61003\t0\t61003");
+    EXPECT_EQ(LineOf(file, "Gid:"), "\t0\t0\t0\t61003");
+    EXPECT_EQ(Reschedule(std::stoi(task.path().filename()), kAnother.uid), EPERM);
     EXPECT_EQ(LineOf(file, "Groups:"), "\t ");
     for (const char* set : {"CapInh:", "CapPrm:", "CapEff:"}) {
       EXPECT_EQ(LineOf(file, set), "\t0000000000000000") << set;
     }
   }
-  EXPECT_EQ(found, 1) << "real and saved IDs stay: no user may signal it";
+  EXPECT_EQ(found, 1) << "the others stay: no user may signal or schedule it";
   EXPECT_EQ(geteuid(), 0u) << "of the other threads nothing has changed";
 }
 
@@ -290,6 +427,12 @@ TEST_F(CopyVectorTest, TheLastAlignedEightBytesAreWrittenAfterAllOthers) {
   const CopyVector vector = GatherPieces(job_, 0);
   EXPECT_EQ(vector.entries[0].iov_base, frame_.data());
   EXPECT_EQ(vector.entries[1].iov_base, frame_.data() + 248);
+}
+
+TEST_F(CopyVectorTest, AWriteThatDoesNotEndItsMessageIsOneEntry) {
+  Add(0x1000, 256);
+  job_.ends_message = false;
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{256}));
 }
 
 TEST_F(CopyVectorTest, OfAnUnalignedEndOnlyWhatItHasOfTheEightBytes) {

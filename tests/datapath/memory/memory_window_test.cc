@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/memory/memory_window.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "tests/datapath/memory/test_domains.h"
 
 #include <gtest/gtest.h>

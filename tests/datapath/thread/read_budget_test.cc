@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which READs may ask for data (pipeline/datapath/thread/read_budget.h).
-#include "pipeline/datapath/thread/read_budget.h"
+// Which READs may ask for data (pipeline/datapath/thread/scheduling.h).
+#include "pipeline/datapath/thread/scheduling.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/datapath/thread/scheduling.h"
 
 #include <gtest/gtest.h>
 

@@ -85,6 +85,7 @@ class ResumptionTest : public WorkPartsTest {
                           .transmitter = transmitter_}};
   Endpoint& endpoint_ = AddConnected();
   QueuePair& qp_ = *endpoint_.qp;
+  const wire::Psn first_ = qp_.core().expected_psn();
   std::vector<uint8_t> memory_ = std::vector<uint8_t>(10 * kPayload);
   MemoryRegion& region_ = Register(qp_, memory_, MrMode::kCopied);
 };
@@ -102,17 +103,21 @@ TEST_F(ResumptionTest, TheEndOfACopyAnswersThePacketAndFreesItsFrame) {
   EXPECT_EQ(Touched(), std::vector<QueuePair*>{&qp_});
 }
 
-// The second makes the queue pair wait again, so the third still waits.
+// The second makes the queue pair wait again, so the third still waits. A fast helper has ended the
+// next copy before FinishCopies returns, which then handles both.
 TEST_F(ResumptionTest, PacketsThatWaitedAreExecutedInOrderOneCopyAtATime) {
   for (uint32_t i = 0; i < 3; ++i) Receive(WriteFrame(i));
   EXPECT_EQ(qp_.waiting().packets, 2u);
-  for (uint32_t i = 0; i < 3; ++i) {
+  uint32_t most_waiting = 1;
+  for (uint32_t i = 0; qp_.is_waiting(); ++i) {
     EXPECT_EQ(qp_.wait(), WaitKind::kEffect);
     AwaitCopy();
     EXPECT_TRUE(IsWritten(i));
-    EXPECT_EQ(qp_.waiting().packets, i == 0 ? 1u : 0u);
+    EXPECT_LE(qp_.waiting().packets, most_waiting);
+    EXPECT_TRUE(qp_.is_waiting() || IsWritten(2));
+    most_waiting = 0;
   }
-  EXPECT_FALSE(qp_.is_waiting());
+  EXPECT_EQ(qp_.core().expected_psn().Since(first_), 3);
 }
 
 // The packet behind the copy makes the queue pair wait at once when it is replayed. What the queue
@@ -120,10 +125,9 @@ TEST_F(ResumptionTest, PacketsThatWaitedAreExecutedInOrderOneCopyAtATime) {
 TEST_F(ResumptionTest, AQueuePairSendsAPacketBeforeThoseThatWaitAreReplayed) {
   for (uint32_t i = 0; i < 2; ++i) Receive(WriteFrame(i));
   AwaitCopy();
-  EXPECT_EQ(qp_.wait(), WaitKind::kEffect) << "for the copy of the second packet";
-  EXPECT_EQ(qp_.traffic().sent_packets, 1u);
-  AwaitCopy();
-  EXPECT_FALSE(qp_.is_waiting());
+  EXPECT_EQ(qp_.traffic().sent_packets, 1u) << "before the copy of the second packet";
+  while (qp_.is_waiting()) AwaitCopy();
+  EXPECT_TRUE(IsWritten(1));
   EXPECT_EQ(qp_.traffic().sent_packets, 1u) << "nothing waits behind it: it sends in its turn";
 }
 

@@ -8,12 +8,12 @@
 #include <memory>
 #include <vector>
 
-#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/thread/timer_wheel.h"
-#include "pipeline/datapath/worker/frame_recorder.h"
+#include "pipeline/datapath/thread/scheduling.h"
+#include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/objects.h"
-#include "pipeline/datapath/worker/waiting_packets.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {

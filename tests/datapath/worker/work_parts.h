@@ -18,7 +18,7 @@
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
-#include "pipeline/datapath/worker/ready_lists.h"
+#include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/datapath/worker/state_changes.h"
 #include "tests/datapath/worker/parts.h"
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <utility>
 
-#include "pipeline/datapath/capture/capture_tap.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/wire/decode.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

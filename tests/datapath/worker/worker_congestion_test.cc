@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/congestion/flow_rate.h"
+#include "pipeline/congestion/flow.h"
 #include "pipeline/congestion/settings.h"
 #include "pipeline/datapath/worker/frame.h"
 #include "pipeline/wire/encode.h"
@@ -492,6 +492,10 @@ TEST_F(WorkerDelayTest, ANetworkThatLags) {
 
 // [cc.delay.small] Less than one packet in flight: a gap between them.
 TEST_F(WorkerDelayTest, AGapBetweenPackets) {
+  bed_.attributes.selective_repeat = true;  // The peer tells its waits.
+  bed_.Modify(a_, transport::QpState::kReset);
+  bed_.Modify(b_, transport::QpState::kReset);
+  bed_.Connect(a_, b_);
   Post(kWrite, 0, 4 * kPath);
   ExpectDone(1);
   // Acknowledgements take 2 ms from now on.
@@ -508,9 +512,11 @@ TEST_F(WorkerDelayTest, AGapBetweenPackets) {
       return true;
     });
   };
-  loses_data_ = 2;
+  bed_.ports[0].filter = [lost = 0](rte_mbuf* frame) mutable {
+    return !IsData(frame) || ++lost > 8;  // More than single losses.
+  };
   for (int i = 0; i < 40; ++i) {
-    Post(kWrite, i, i == 0 ? 4 * kPath : kPath);
+    Post(kWrite, i, i == 0 ? 16 * kPath : kPath);
     uroce_cqe cqe;
     ASSERT_TRUE(bed_.RunUntil([&] {
       deliver();

@@ -10,9 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pipeline/datapath/device/device_port.h"
+#include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/memory/copy_helper.h"
-#include "pipeline/datapath/queue/waiting_work.h"
+#include "pipeline/datapath/queue/payload.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 
@@ -24,7 +24,9 @@ class WorkerParkedTest : public testing::Test {
  protected:
   static constexpr size_t kBytes = 1 << 20;
 
-  WorkerParkedTest() { bed_.StartCopyHelper(); }
+  explicit WorkerParkedTest(bool by_workers = false) {
+    bed_.StartCopyHelper(*bed_.session, by_workers);
+  }
 
   void Write(Endpoint& endpoint) {
     endpoint.PostSend({.opcode = kWrite,
@@ -249,6 +251,8 @@ class WorkerCopiesTest : public WorkerParkedTest {
  protected:
   static constexpr uint32_t kPackets = kBytes / 1024;
 
+  explicit WorkerCopiesTest(bool by_workers = false) : WorkerParkedTest(by_workers) {}
+
   /// A WRITE and a READ of all bytes at once, in opposite directions. Two pairs of buffers.
   void MoveBothWays(Endpoint& endpoint) {
     const auto length = static_cast<uint32_t>(kBytes);
@@ -388,6 +392,106 @@ TEST_F(WorkerParkedTest, AtomicsOnMemoryThatIsNotAlignedAreRefused) {
     EXPECT_EQ(cqe.status, kRemAccessErr);
     EXPECT_EQ(target_, before);
   }
+}
+
+/// The program could end the daemon, so that workers access its memory themselves.
+class WorkerAccessTest : public WorkerCopiesTest {
+ protected:
+  WorkerAccessTest() : WorkerCopiesTest(/*by_workers=*/true) {}
+
+  /// The result of one work of `endpoint`.
+  uroce_cqe Complete(Endpoint& endpoint) {
+    uroce_cqe cqe{};
+    EXPECT_TRUE(bed_.RunUntil([&] { return endpoint.PollSend(cqe); }));
+    return cqe;
+  }
+  void Add(Endpoint& endpoint, const MemoryRegion& to, uint64_t offset, uint64_t addend) {
+    endpoint.PostSend({.opcode = kFetchAdd,
+                       .wr_id = 1,
+                       .list = {Testbed::Sge(read_, 0, 8)},
+                       .remote_addr = to.iova + offset,
+                       .rkey = to.key,
+                       .compare_add = addend});
+  }
+  uint64_t WordAt(const std::vector<uint8_t>& bytes, size_t offset) {
+    uint64_t word = 0;
+    memcpy(&word, bytes.data() + offset, sizeof(word));
+    return word;
+  }
+};
+
+TEST_F(WorkerAccessTest, NoQueuePairWaits) {
+  auto [a, b] = bed_.AddPair();
+  MoveBothWays(*a);
+  EXPECT_EQ(bed_.session->copies_begun(), 0u);
+}
+
+TEST_F(WorkerAccessTest, LostPacketsAreGatheredAndPlacedAgain) {
+  auto [a, b] = bed_.AddPair();
+  for (const size_t port : {0, 1}) {
+    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
+  }
+  MoveBothWays(*a);
+  EXPECT_EQ(bed_.session->copies_begun(), 0u);
+}
+
+TEST_F(WorkerAccessTest, MappedAndCopiedPiecesMixInOnePacket) {
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 100), Testbed::Sge(sent_, 100, 101),
+                        Testbed::Sge(from_, 201, 99), Testbed::Sge(sent_, 300, 700)},
+               .remote_addr = copied_.iova + 3,
+               .rkey = copied_.key});
+  EXPECT_EQ(Complete(*a).status, 0);
+  EXPECT_EQ(memcmp(target_.data() + 3, source_.data(), 1000), 0);
+  EXPECT_EQ(bed_.session->copies_begun(), 0u);
+}
+
+TEST_F(WorkerAccessTest, AtomicsOfOneWorkerAreExecutedAtOnce) {
+  auto [a, b] = bed_.AddPair();
+  const uint64_t before = WordAt(target_, 64);
+  Add(*a, copied_, 64, 5);
+  EXPECT_EQ(Complete(*a).status, 0);
+  EXPECT_EQ(WordAt(target_, 64), before + 5);
+  EXPECT_EQ(WordAt(read_bytes_, 0), before);
+  EXPECT_EQ(bed_.session->copies_begun(), 0u);
+}
+
+TEST_F(WorkerAccessTest, MemoryThatMayWaitIsLeftToTheHelper) {
+  auto [a, b] = bed_.AddPair();
+  for (MemoryRegion* region : {&sent_, &copied_, &read_, &asked_}) {
+    region->segments[0].may_wait = true;
+  }
+  MoveBothWays(*a);
+  const uint64_t begun = bed_.session->copies_begun();
+  EXPECT_GT(begun, 0u);
+  Add(*a, copied_, 64, 5);
+  EXPECT_EQ(Complete(*a).status, 0);
+  EXPECT_GT(bed_.session->copies_begun(), begun);
+}
+
+TEST_F(WorkerAccessTest, MemoryThatIsGoneIsAnAccessError) {
+  auto [a, b] = bed_.AddPair();
+  void* hole = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  MemoryRegion& gone = bed_.Register(hole, 4096, kAllAccess, MrMode::kCopied);
+  munmap(hole, 4096);
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(sent_, 0, 64)},
+               .remote_addr = gone.iova,
+               .rkey = gone.key});
+  EXPECT_EQ(Complete(*a).status, kRemAccessErr);
+  auto [c, d] = bed_.AddPair();
+  c->PostSend({.opcode = kWrite,
+               .wr_id = 2,
+               .list = {Testbed::Sge(gone, 0, 64)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  EXPECT_EQ(Complete(*c).status, 4) << "IBV_WC_LOC_PROT_ERR";
+  auto [e, f] = bed_.AddPair();
+  Add(*e, gone, 0, 1);
+  EXPECT_EQ(Complete(*e).status, kRemAccessErr);
 }
 
 /// One end in a domain with the copied memory of another program.

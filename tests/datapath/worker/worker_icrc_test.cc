@@ -5,9 +5,9 @@
 #include <functional>
 #include <span>
 
-#include "pipeline/datapath/capture/capture_tap.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/datapath/worker/frame.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/wire/icrc.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

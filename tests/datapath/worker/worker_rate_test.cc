@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "pipeline/congestion/settings.h"
-#include "pipeline/datapath/thread/shared_rate.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/wire/packet.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "pipeline/datapath/thread/read_budget.h"
+#include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/transport/send_queue.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

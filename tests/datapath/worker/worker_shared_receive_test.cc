@@ -2,7 +2,7 @@
 // Queue pairs that take their receives from a shared queue.
 #include <gtest/gtest.h>
 
-#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/work_queues.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

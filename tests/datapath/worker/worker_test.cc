@@ -6,7 +6,7 @@
 #include <random>
 #include <span>
 
-#include "pipeline/transport/acknowledgements.h"
+#include "pipeline/transport/responder_state.h"
 #include "pipeline/wire/decode.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
@@ -179,6 +179,44 @@ TEST_P(WorkerTest, InlineBytesAreThoseOfThePost) {
   uroce_cqe cqe;
   ASSERT_TRUE(a_.PollSend(cqe));
   EXPECT_NE(cqe.status, 0) << "what the ring held when it was read was nonsense";
+}
+
+TEST_P(WorkerTest, TheMostInlineBytesFillSeveralPackets) {
+  bed_.attributes.path_mtu_bytes = 256;
+  const Endpoint::Limits limits{.max_inline = UROCE_MAX_INLINE};
+  Endpoint& a = bed_.AddEndpoint(0, limits);
+  Endpoint& b = bed_.AddEndpoint(1, limits);
+  bed_.Connect(a, b);
+  const std::string bytes(source_.begin(), source_.begin() + UROCE_MAX_INLINE);
+  a.PostSend({.opcode = kWrite,
+              .wr_id = 1,
+              .inline_data = bytes,
+              .remote_addr = to_.iova + 5,
+              .rkey = to_.key});
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a.PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_EQ(memcmp(target_.data() + 5, bytes.data(), bytes.size()), 0);
+  EXPECT_GE(a.qp->traffic().sent_packets, 2u);
+}
+
+TEST_P(WorkerTest, TheLongestListIsGatheredAndScattered) {
+  const Endpoint::Limits limits{.max_sge = UROCE_MAX_SGE};
+  Endpoint& a = bed_.AddEndpoint(0, limits);
+  Endpoint& b = bed_.AddEndpoint(1, limits);
+  bed_.Connect(a, b);
+  std::vector<uroce_sge> sends;
+  std::vector<uroce_sge> receives;
+  for (uint32_t i = 0; i < UROCE_MAX_SGE; ++i) {
+    sends.push_back(Testbed::Sge(from_, i * 101, 101));
+    receives.push_back(Testbed::Sge(to_, i * 101, 101));
+  }
+  b.PostReceive(1, receives);
+  a.PostSend({.opcode = kSend, .wr_id = 1, .list = sends});
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a.PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_EQ(memcmp(target_.data(), source_.data(), UROCE_MAX_SGE * 101), 0);
 }
 
 TEST_P(WorkerTest, LossIsRepaired) {

@@ -2,7 +2,7 @@
 // Works and packets that bind windows and take keys back, through workers.
 #include <gtest/gtest.h>
 
-#include "pipeline/datapath/memory/memory_window.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

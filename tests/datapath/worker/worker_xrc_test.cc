@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "pipeline/datapath/memory/copy_helper.h"
-#include "pipeline/datapath/queue/notification.h"
-#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/completion_queue.h"
+#include "pipeline/datapath/queue/work_queues.h"
 #include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"

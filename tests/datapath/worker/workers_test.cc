@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "drivers/cable/cable_port.h"
-#include "pipeline/datapath/device/device_port.h"
+#include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/frames/frame_link.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

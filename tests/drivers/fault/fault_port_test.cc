@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "drivers/cable/cable_port.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 #include "tests/drivers/frame_pool.h"
 #include "tests/wire/packet_train.h"
 

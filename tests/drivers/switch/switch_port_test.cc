@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "pipeline/base/types.h"
-#include "pipeline/port/frame_marks.h"
+#include "pipeline/port/frames.h"
 #include "tests/drivers/frame_pool.h"
 
 namespace uroce::drivers {

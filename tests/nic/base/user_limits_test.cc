@@ -155,6 +155,29 @@ TEST(AdmissionTest, ThePrivilegedGetInWhenAllPlacesAreTaken) {
   EXPECT_FALSE(admission.Admit(0, true).ok()) << "the reserve has an end too";
 }
 
+TEST(SharedQueueTest, TheUserWithMostLosesTheOldest) {
+  SharedQueue<int> queue;
+  queue.Add(kBob, 1);
+  for (int item = 2; item <= 4; ++item) queue.Add(kAlice, item);
+  EXPECT_EQ(queue.TakeExcess(4), std::nullopt);
+  EXPECT_EQ(queue.TakeExcess(3), 2);
+  EXPECT_EQ(queue.TakeExcess(2), 3);
+  EXPECT_EQ(queue.TakeExcess(1), 1) << "of users with as many, the oldest of all";
+  EXPECT_EQ(queue.size(), 1u);
+  EXPECT_EQ(queue.front().item, 4);
+}
+
+TEST(SharedQueueTest, AFloodOfOneUserLeavesTheOthersTheirs) {
+  SharedQueue<int> queue;
+  queue.Add(kBob, 0);
+  for (int item = 1; item <= 1000; ++item) {
+    queue.Add(kAlice, item);
+    queue.TakeExcess(3);
+  }
+  EXPECT_EQ(queue.front().uid, kBob);
+  EXPECT_EQ(queue.entries().back().item, 1000) << "and it has its newest";
+}
+
 TEST(AdmissionTest, APlaceMayOutliveIt) {
   Admission::Place place;
   {
@@ -162,6 +185,71 @@ TEST(AdmissionTest, APlaceMayOutliveIt) {
     place = *admission.Admit(kAlice, false);
   }
   place.reset();
+}
+
+TEST(PoolTest, AUserHoldsNoMoreThanIsLeftForOthers) {
+  Pool pool{.size = 100, .reserve = 4};
+  Quota first{.uid = kUser, .limit = 1000, .pool = &pool};
+  Quota second{.uid = kOther, .limit = 1000, .pool = &pool};
+  Quota root{.limit = 1000, .pool = &pool, .is_privileged = true};
+  const auto take_all = [](Quota& quota) {
+    while (quota.Check("thing", 1).ok()) quota.Take(1);
+    return quota.used;
+  };
+  EXPECT_EQ(take_all(first), 48u) << "half of what is not reserved";
+  EXPECT_EQ(take_all(second), 24u) << "half of the rest";
+  EXPECT_EQ(take_all(first), 48u);
+  EXPECT_EQ(take_all(root), 28u) << "all, the reserve too";
+  first.Give(48);
+  EXPECT_EQ(pool.used, 52u);
+  EXPECT_EQ(take_all(second), 34u) << "as much as is left to the first";
+}
+
+TEST(PoolTest, AShareOfThreeIsThreeQuarters) {
+  Pool pool{.size = 100, .share = 3};
+  EXPECT_TRUE(pool.HasRoom(0, 75, false));
+  EXPECT_FALSE(pool.HasRoom(0, 80, false));
+  EXPECT_FALSE(pool.HasRoom(0, UINT64_MAX, false));
+  EXPECT_TRUE(pool.HasRoom(0, 100, true));
+  EXPECT_FALSE(pool.HasRoom(0, 101, true));
+}
+
+TEST(AdmissionTest, PlacesBecomeFewerAsUsersCome) {
+  Admission admission({.total = 64, .per_user = 32});
+  std::vector<Admission::Place> places;
+  const auto count = [&](uid_t uid) {
+    uint32_t admitted = 0;
+    while (true) {
+      absl::StatusOr<Admission::Place> place = admission.Admit(uid, false);
+      if (!place.ok()) return admitted;
+      places.push_back(*std::move(place));
+      ++admitted;
+    }
+  };
+  EXPECT_EQ(count(kUser), 32u);
+  EXPECT_EQ(count(kOther), 16u);
+  EXPECT_EQ(count(kOther + 1), 8u);
+  EXPECT_EQ(count(kOther + 2), 4u) << "each who comes finds some";
+}
+
+TEST(LoginUsersTest, UidsOfARangeAreTheLoginUsers) {
+  constexpr char kPasswd[] = "root:x:0:0:::\nann:x:1000:1000:::\n";
+  constexpr char kSubuid[] =
+      "ann:100000:65536\n1001:200000:10\nroot:300000:10\n2000:400000:10\ncentral:500000:10\n"
+      "central:600000:10\nno line\nann:700000:4294967295\n";
+  LoginUsers users(kSubuid, kPasswd, /*own_user=*/2000);
+  EXPECT_EQ(users.Of(100000), 1000u);
+  EXPECT_EQ(users.Of(165535), 1000u);
+  EXPECT_EQ(users.Of(165536), 165536u);
+  EXPECT_EQ(users.Of(99999), 99999u);
+  EXPECT_EQ(users.Of(200009), 1001u);
+  EXPECT_EQ(users.Of(300000), 300000u) << "root's are not one user";
+  EXPECT_EQ(users.Of(400000), 400000u) << "nor are those of the daemon's user";
+  EXPECT_EQ(users.Of(500003), 500000u);
+  EXPECT_EQ(users.Of(600003), 500000u) << "another range of the same user";
+  EXPECT_EQ(users.Of(4294967294), 1000u);
+  EXPECT_EQ(users.Of(0), 0u);
+  EXPECT_EQ(LoginUsers("", "", 2000).Of(100000), 100000u);
 }
 
 }  // namespace

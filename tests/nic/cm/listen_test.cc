@@ -142,19 +142,23 @@ TEST_F(ListenTest, AddressesThatContradictThePacketsAreRejected) {
 }
 
 // [cm.listen.backlog]
-TEST_F(ListenTest, AFullBacklogDropsRequestsUntilOneIsTaken) {
+TEST_F(ListenTest, AFullBacklogRefusesRequestsUntilOneIsTaken) {
   Listen(kAnyIpv4, 2);
   for (uint32_t i = 0; i < 3; ++i) Receive(Another(Req(), i));
   EXPECT_EQ(Told(), (Kinds{EventKind::kConnectRequest, EventKind::kConnectRequest}));
   EXPECT_EQ(manager_.counters().backlog_full, 1u);
+  EXPECT_EQ(Sent(), Texts{"REJ"});
+  EXPECT_EQ(Last<wire::CmRej>().reason, RejReason::kConsumerDefined);
   const CommId second = event_.id;
   Receive(Another(Req(), 2));
   EXPECT_EQ(Told(), Kinds{});
+  EXPECT_EQ(Sent(), Texts{"REJ"});
   EXPECT_EQ(manager_.OnRequestTaken(second), Result::kOk);
   EXPECT_EQ(manager_.OnRequestTaken(second), Result::kOk);
   Receive(Another(Req(), 2));
   Receive(Another(Req(), 3));
   EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+  EXPECT_EQ(Sent(), Texts{"REJ"});
   EXPECT_EQ(manager_.Destroy(event_.id, now_), Result::kOk);
   EXPECT_EQ(Sent(), Texts{"REJ"});
   Receive(Another(Req(), 3));
@@ -208,6 +212,7 @@ TEST_F(ListenTest, EachSourceHasABacklogOfItsOwn) {
   EXPECT_EQ(manager_.OnRequestTaken(taken), Result::kOk);
   for (uint32_t i = 0; i < 3; ++i) ReceiveFrom(FromHost(3), Another(ReqOf(3, Req()), 10 + i));
   EXPECT_EQ(Told(), Kinds{}) << "a place that is free again is its source's";
+  EXPECT_EQ(Sent(), Texts(98 + 1 + 3, "REJ"));
 }
 
 // [cm.listen.backlog.share]
@@ -220,6 +225,7 @@ TEST_F(ListenTest, SourcesThatTakeAllTheyCanLeavePlacesToOthers) {
     }
     const size_t got = Told().size();
     EXPECT_EQ(got, (2 * left + 2) / 3) << "twice what is left, host " << int{host};
+    EXPECT_EQ(Sent(), Texts(Bindings::kPlaces - got, "REJ"));
     left -= got;
   }
 }

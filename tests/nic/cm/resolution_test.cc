@@ -173,6 +173,8 @@ TEST_F(ResolutionTest, RequestsForDatagramsHaveABacklogToo) {
   other.request_id = CommId(0x33333333);
   Receive(other);
   EXPECT_EQ(manager_.counters().backlog_full, 1u);
+  EXPECT_EQ(Sent(), Texts{"SIDR_REP"});
+  EXPECT_EQ(Last<wire::CmSidrRep>().status, wire::SidrStatus::kRejected);
   EXPECT_EQ(manager_.OnRequestTaken(event_.id), Result::kOk);
   Receive(other);
   EXPECT_EQ(Told(), Kinds{EventKind::kResolveRequest});

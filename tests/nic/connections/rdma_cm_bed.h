@@ -3,14 +3,13 @@
 // test is the control thread.
 #pragma once
 
-#include <spdlog/spdlog.h>
-
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
+#include "nic/base/log.h"
 #include "nic/connections/path_services.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/devices/nic_device.h"
@@ -31,7 +30,7 @@ class RdmaCmBed {
   explicit RdmaCmBed(
       const std::string& fault = "", uint32_t workers = 1,
       absl::FunctionRef<void(Config&)> adjust = [](Config&) {}) {
-    spdlog::set_level(spdlog::level::err);
+    SetLogLevel("error");
     Config config = nic::MakeConfig({}, "/nonexistent").value();
     config.no_huge = true;
     config.workers = workers;

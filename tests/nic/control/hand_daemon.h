@@ -3,7 +3,6 @@
 #pragma once
 
 #include <signal.h>
-#include <spdlog/spdlog.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,8 +10,12 @@
 #include <string>
 
 #include "nic/base/event_loop.h"
+#include "nic/base/log.h"
 #include "nic/control/server.h"
+#include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
+#include "nic/objects/numbers.h"
+#include "nic/objects/resources.h"
 #include "nic/ports.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/worker/worker.h"
@@ -24,7 +27,7 @@ namespace uroce::nic {
 class HandDaemon {
  public:
   explicit HandDaemon(const Limits& limits) {
-    spdlog::set_level(spdlog::level::err);
+    SetLogLevel("error");
     signal(SIGPIPE, SIG_IGN);  // As uroced has it.
     char directory[] = "/tmp/uroce-nic-test-XXXXXX";
     directory_ = mkdtemp(directory);
@@ -47,6 +50,8 @@ class HandDaemon {
   const std::string& socket_path() const { return nic_->config().socket_path; }
   Nic& nic() { return *nic_; }
   Server& server() { return *server_; }
+  /// What the daemon holds for this user's programs, as text: nothing once all have ended.
+  std::string Held();
   /// From now on workers work in TurnWorker alone, on this thread too.
   void StopWorkers() { nic_->workers().Stop(); }
   void TurnWorker(Nanos now) {
@@ -76,5 +81,24 @@ class HandDaemon {
   std::unique_ptr<Nic> nic_;
   std::unique_ptr<Server> server_;
 };
+
+inline std::string HandDaemon::Held() {
+  std::string held;
+  const auto count = [&held](const std::string& name, uint64_t number) {
+    if (number != 0) held += name + " " + std::to_string(number) + "\n";
+  };
+  for (const Numbers::Held& its : nic_->numbers().held()) count(its.name, its.count);
+  count("queue pairs of worker 0", nic_->numbers().queue_pairs.count_on(0));
+  count("address handles", nic_->address_handles().size());
+  for (const auto& device : nic_->devices()) {
+    count("groups joined", device->groups().joined().size());
+    count("groups of workers", device->datapath().groups.size());
+  }
+  const UserAccount& user = nic_->user(geteuid());
+  for (const KindRow& row : kKinds) count(row.name, user.of(row.kind).used);
+  count("attachments", user.attachments.used);
+  count("sockets", user.sockets.used);
+  return held;
+}
 
 }  // namespace uroce::nic

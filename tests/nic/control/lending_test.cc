@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -134,17 +135,60 @@ TEST(ControlTest, AFileForReadingIsNotWrittenTo) {
   EXPECT_EQ(program.Register(request, shared).error, 0);
 }
 
-TEST(ControlTest, PagesThatTheFileHasNoMoreAreRefused) {
+/// Registers a whole file that the program lends. Returns how many of its pages exist afterwards.
+uint64_t PagesAfterRegistering(TestProgram& program, int file, uint64_t bytes) {
+  const uroce_lend_reply lent = Lend(program.hello.fds[2].get(), LendFile(0, bytes), file);
+  EXPECT_EQ(lent.error, 0);
+  const uroce_reg_mr request{program.pd, 7, 0x10000, bytes, 0x10000, 1, UROCE_NONE};
+  const Answer made =
+      program.Register(request, {{0x10000, bytes, UROCE_MR_SHARED, lent.segment, 0, 0, 0}});
+  EXPECT_EQ(made.error, 0) << made.text;
+  struct stat status {};
+  EXPECT_EQ(fstat(file, &status), 0);
+  return static_cast<uint64_t>(status.st_blocks) * 512 / kPageBytes;
+}
+
+/// A file with pages 1, 700 and 701 of `kBytes`.
+struct SparseFile {
+  static constexpr uint64_t kBytes = 4 << 20;
+  SparseFile() : fd(memfd_create("sparse", 0)) {
+    ftruncate(fd.get(), kBytes);
+    for (const off_t page : {1, 700, 701}) pwrite(fd.get(), "x", 1, page * off_t{kPageBytes});
+  }
+  Fd fd;
+};
+
+TEST(ControlTest, RegisteringAFileMakesNoPagesOfIt) {
   TestProgram program;
-  const int socket = program.hello.fds[2].get();
+  EXPECT_EQ(PagesAfterRegistering(program, SparseFile().fd.get(), SparseFile::kBytes), 3u);
+  const Fd small(memfd_create("small", 0));
+  ftruncate(small.get(), 0x4000);
+  EXPECT_EQ(PagesAfterRegistering(program, small.get(), 0x4000), 0u);
+}
+
+// mincore(2) says of such a file that all pages are there.
+TEST(ControlTest, RegisteringAFileOfAnotherUserMakesNoPagesOfItEither) {
+  constexpr uid_t kOther = 61001;
+  TestProgram program;
+  const SparseFile sparse;
+  if (fchown(sparse.fd.get(), kOther, kOther) != 0) GTEST_SKIP() << "it takes root";
+  ASSERT_EQ(fchmod(sparse.fd.get(), 0400), 0);
+  EXPECT_EQ(PagesAfterRegistering(program, sparse.fd.get(), SparseFile::kBytes), 3u);
+}
+
+// What the file has no more ends the program once it is reached (pipeline/os/shared_memory.h).
+TEST(ControlTest, PagesThatTheFileHasNoMoreAreNotTouched) {
+  TestProgram program;
   const OwnFile own;
-  const uroce_lend_reply lent = Lend(socket, LendFile(0, OwnFile::kBytes), own.fd.get());
+  const uroce_lend_reply lent =
+      Lend(program.hello.fds[2].get(), LendFile(0, OwnFile::kBytes), own.fd.get());
   ASSERT_EQ(lent.error, 0);
   ASSERT_EQ(ftruncate(own.fd.get(), 0x1000), 0);
   const uroce_reg_mr request{program.pd, 7, 0x5000, 0x4000, 0x5000, 1, UROCE_NONE};
   EXPECT_EQ(
       program.Register(request, {{0x5000, 0x4000, UROCE_MR_SHARED, lent.segment, 0, 0, 0}}).error,
-      EFAULT);
+      0);
+  EXPECT_EQ(program.MakeQp().error, 0) << "the program goes on";
 }
 
 /// Whether this process, and so the daemon in it, may look behind mappings.

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "nic/devices/nic_device.h"

@@ -19,7 +19,7 @@
 #include "nic/objects/resources.h"
 #include "nic/settings/config.h"
 #include "nic/settings/port_settings.h"
-#include "pipeline/datapath/queue/notification.h"
+#include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/watched_nic.h"
 
@@ -130,7 +130,7 @@ TEST_F(PortChangesTest, AProgramThatHasItOpenIsToldAndCanEndItsObjects) {
   EXPECT_TRUE(absl::IsCancelled(again.status()));
 
   EXPECT_TRUE(program.program().queue_pairs().Destroy(used).ok());
-  EXPECT_TRUE(program.program().CloseContext(program.context).ok());
+  EXPECT_TRUE(*program.program().CloseSome(program.context, [] { return false; }));
 }
 
 TEST_F(PortChangesTest, AProgramWhoseWakeUpsRestIsToldAfterwards) {
@@ -166,7 +166,7 @@ TEST_F(PortChangesTest, ItsPlaceIsTakenUntilNobodyHoldsIt) {
   EXPECT_EQ(nic_.NextDeviceIndices(1).front(), next);
   const uint32_t second = Add();  // By the same name, while the first is held.
   EXPECT_EQ(second, next);
-  EXPECT_TRUE(program->program().CloseContext(program->context).ok());
+  EXPECT_TRUE(*program->program().CloseSome(program->context, [] { return false; }));
   program.reset();
   ASSERT_TRUE(Remove().ok());
   EXPECT_NE(Add(), second);
@@ -225,7 +225,7 @@ TEST_F(PortChangesTest, AWireNeedsTwoPlaces) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(nic_.devices().size(), before);
   for (const uint32_t context : contexts) {
-    EXPECT_TRUE(program.program().CloseContext(context).ok());
+    EXPECT_TRUE(*program.program().CloseSome(context, [] { return false; }));
   }
 }
 

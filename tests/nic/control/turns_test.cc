@@ -17,21 +17,26 @@
 
 #include "nic/objects/nic.h"
 #include "nic/objects/numbers.h"
+#include "nic/objects/program.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
+#include "tests/nic/control/lending.h"
 
 namespace uroce::nic {
 namespace {
 
 constexpr uint32_t kQueuePairs = 512;
 constexpr uint32_t kMappings = 4;
+constexpr uint32_t kSockets = 24;
 
 struct Nothing {};
 
 class ControlTurnsTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { daemon_ = new HandDaemon({.mappings_per_user = kMappings}); }
+  static void SetUpTestSuite() {
+    daemon_ = new HandDaemon({.sockets_per_user = kSockets, .mappings_per_user = kMappings});
+  }
   static void TearDownTestSuite() { delete daemon_; }
 
   ~ControlTurnsTest() override {
@@ -71,8 +76,8 @@ class ControlTurnsTest : public testing::Test {
     while (!client.Receive(MSG_DONTWAIT).hung_up) ++count;
     return count;
   }
-  /// A program with many queue pairs: to describe them takes long.
-  void MakeQueuePairs(uint32_t count, uint32_t type = IBV_QPT_RC) {
+  /// A program with many queue pairs: to describe them takes long. Returns its context.
+  uint32_t MakeQueuePairs(uint32_t count, uint32_t type = IBV_QPT_RC) {
     ControlClient& client = ConnectProgram();
     const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
     const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
@@ -81,28 +86,78 @@ class ControlTurnsTest : public testing::Test {
     for (uint32_t i = 0; i < count; ++i) {
       const Answer made =
           Call(client, UROCE_CREATE_QP, uroce_create_qp{pd, type, cq, cq, 1, 0, {1, 1, 1, 1, 0}});
-      ASSERT_EQ(made.error, 0) << made.text;
+      EXPECT_EQ(made.error, 0) << made.text;
     }
+    return context;
   }
 
   static inline HandDaemon* daemon_;
   std::vector<std::unique_ptr<ControlClient>> clients_;
 };
 
-// A socket holds some 150 of these replies.
-TEST_F(ControlTurnsTest, AReplyThatFindsNoRoomWaitsUntilTheProgramReads) {
-  constexpr int kRequests = 300;
+TEST_F(ControlTurnsTest, RequestsAreReadAsTheirRepliesAre) {
+  constexpr int kRequests = 30;
   ControlClient& client = ConnectProgram();
   for (int i = 0; i < kRequests; ++i) {
     client.Post(UROCE_LIST_DEVICES, {});
     daemon_->Turn();
   }
-  int replies = 0;
+  EXPECT_FALSE(client.Receive(MSG_DONTWAIT).hung_up);
+  EXPECT_TRUE(client.Receive(MSG_DONTWAIT).hung_up) << "a second reply before the first is read";
+  int replies = 1;
   daemon_->TurnUntil([&] {
     while (!client.Receive(MSG_DONTWAIT).hung_up) ++replies;
     return replies == kRequests || daemon_->server().connection_count() == 0;
   });
   EXPECT_EQ(replies, kRequests);
+}
+
+TEST_F(ControlTurnsTest, AClientThatReadsNoReplyHasOneWithFds) {
+  ControlClient& client = ConnectProgram();
+  const uint64_t& sockets = daemon_->nic().user(geteuid()).sockets.used;
+  for (int i = 0; i < 20; ++i) {
+    client.Post(UROCE_OPEN_CONTEXT, Bytes(uroce_open_context{}));
+    daemon_->Turn();
+  }
+  EXPECT_EQ(sockets, 1u);
+  ControlClient& other = ConnectProgram();
+  EXPECT_EQ(Call(other, UROCE_OPEN_CONTEXT, uroce_open_context{}).error, 0) << "others go on";
+}
+
+TEST_F(ControlTurnsTest, DumpsThatNobodyReadsAreBounded) {
+  ControlClient& tool = Connect();
+  std::vector<Fd> readers;
+  int error = 0;
+  for (uint32_t i = 0; i <= kSockets && error == 0; ++i) {
+    Answer answer = Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_DEVICES, 0});
+    error = answer.error;
+    if (error == 0) readers.push_back(std::move(answer.fds.at(0)));
+    for (int turn = 0; turn < 10; ++turn) daemon_->Turn();  // All is sent, and nothing is read.
+  }
+  EXPECT_EQ(error, ENOMEM);
+  EXPECT_EQ(readers.size(), kSockets / 3);
+  char piece[65536];
+  while (read(readers.front().get(), piece, sizeof(piece)) > 0) continue;
+  EXPECT_EQ(Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_DEVICES, 0}).error, 0) << "one is read";
+  readers.clear();
+  Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_DEVICES, 0});
+  EXPECT_LE(daemon_->nic().user(geteuid()).sockets.used, 6u) << "the others are closed";
+}
+
+TEST_F(ControlTurnsTest, ASocketOfAnEndedContextCountsWhileItsEventsAreUnread) {
+  ControlClient& client = ConnectProgram();
+  const uint64_t& sockets = daemon_->nic().user(geteuid()).sockets.used;
+  const Answer opened = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{});
+  const Nic& nic = daemon_->nic();
+  daemon_->nic().programs().begin()->second->contexts().RaisePortEvent(*nic.devices()[0],
+                                                                       IBV_EVENT_PORT_ERR);
+  EXPECT_EQ(Call(client, UROCE_CLOSE_CONTEXT, uroce_handle{opened.handle(), 0}).error, 0);
+  EXPECT_EQ(sockets, 1u);
+  uroce_event_record record{};
+  EXPECT_EQ(read(opened.fds[0].get(), &record, sizeof(record)), ssize_t{sizeof(record)});
+  EXPECT_EQ(read(opened.fds[0].get(), &record, sizeof(record)), 0) << "its end";
+  Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{});
+  EXPECT_EQ(sockets, 1u) << "of the new context";
 }
 
 TEST_F(ControlTurnsTest, AFloodOfCommandsGetsSixteenInATurn) {
@@ -117,6 +172,90 @@ TEST_F(ControlTurnsTest, AFloodOfCommandsGetsSixteenInATurn) {
   EXPECT_LE(answered, 16u);
   uint32_t rest = 0;
   daemon_->TurnUntil([&] { return (rest += AnswersOf(flooder)) == 40 - answered; });
+}
+
+TEST_F(ControlTurnsTest, AContextOfManyObjectsIsClosedInPieces) {
+  const uint32_t context = MakeQueuePairs(kQueuePairs);
+  ControlClient& closing = *clients_.back();
+  ControlClient& other = ConnectProgram();
+  const Numbers& numbers = daemon_->nic().numbers();
+  closing.Post(UROCE_CLOSE_CONTEXT, Bytes(uroce_handle{context, 0}));
+  daemon_->Turn();
+  EXPECT_NE(numbers.queue_pairs.held(), 0u) << "one turn ends all";
+  EXPECT_TRUE(closing.Receive(MSG_DONTWAIT).hung_up) << "no answer yet";
+  EXPECT_EQ(Call(other, UROCE_LIST_DEVICES, Nothing{}).error, 0);
+  Answer answer;
+  daemon_->TurnUntil([&] { return !(answer = closing.Receive(MSG_DONTWAIT)).hung_up; });
+  EXPECT_EQ(answer.error, 0) << answer.text;
+  EXPECT_EQ(numbers.queue_pairs.held(), 0u);
+  EXPECT_EQ(Call(closing, UROCE_CLOSE_CONTEXT, uroce_handle{context, 0}).error, EINVAL);
+}
+
+// To populate them on another thread would take longer than a worker that makes the pages.
+TEST_F(ControlTurnsTest, FewPagesAreRegisteredWithoutAnotherThread) {
+  constexpr uint64_t kAddr = 0x10000, kFew = 64 << 10, kMany = 1 << 20;
+  ControlClient& client = ConnectProgram();
+  const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
+  const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
+  const uint32_t segment =
+      Call(client, UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kMany}).handle();
+  for (const uint64_t bytes : {kFew, kMany}) {
+    const struct {
+      uroce_reg_mr region;
+      uroce_mr_segment segment;
+    } request{{pd, 7, kAddr, bytes, kAddr, 1, UROCE_NONE},
+              {kAddr, bytes, UROCE_MR_MAPPED, segment, 0, 0, 0}};
+    client.Post(UROCE_REG_MR, Bytes(request));
+    daemon_->Turn();
+    Answer answer = client.Receive(MSG_DONTWAIT);
+    EXPECT_EQ(!answer.hung_up, bytes == kFew) << bytes;
+    daemon_->TurnUntil([&] {
+      if (answer.hung_up) answer = client.Receive(MSG_DONTWAIT);
+      return !answer.hung_up;
+    });
+    EXPECT_EQ(answer.error, 0) << answer.text;
+  }
+}
+
+// The last step of CLOSE_CONTEXT: the regions are hidden by then, and their parts still count.
+TEST_F(ControlTurnsTest, RegionsOfAClosedContextAreReleasedInPieces) {
+  constexpr uint32_t kRegions = 20'000;
+  constexpr uint64_t kAddr = 0x10000;
+  ControlClient& client = Connect();
+  const Answer hello = Call(client, UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0});
+  const int lend_socket = hello.fds.at(2).get();
+  const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  SendLend(lend_socket, LendMemory(), memory.get(), sizeof(uroce_lend));
+  uroce_lend_reply lent{};
+  daemon_->TurnUntil([&] { return recv(lend_socket, &lent, sizeof(lent), MSG_DONTWAIT) > 0; });
+  ASSERT_EQ(lent.error, 0);
+  const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
+  const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
+  const struct {
+    uroce_reg_mr region;
+    uroce_mr_segment segment;
+  } request{{pd, 7, kAddr, 8, kAddr, 1, UROCE_NONE},
+            {kAddr, 8, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    ASSERT_EQ(Call(client, UROCE_REG_MR, request).error, 0) << i;
+  }
+  const UserAccount& user = daemon_->nic().user(geteuid());
+  ASSERT_EQ(user.of(Kind::kMrPart).used, kRegions);
+  client.Post(UROCE_CLOSE_CONTEXT, Bytes(uroce_handle{context, 0}));
+  daemon_->TurnUntil([&] { return user.of(Kind::kMr).used == 0; });
+  EXPECT_NE(user.of(Kind::kMrPart).used, 0u) << "one turn releases all";
+  clients_.clear();
+  daemon_->TurnUntil([] { return daemon_->server().connection_count() == 0; });
+  EXPECT_EQ(user.of(Kind::kMrPart).used, 0u);
+}
+
+TEST_F(ControlTurnsTest, AProgramThatEndsWhileItsContextIsClosedLeavesNothing) {
+  const uint32_t context = MakeQueuePairs(kQueuePairs);
+  clients_.back()->Post(UROCE_CLOSE_CONTEXT, Bytes(uroce_handle{context, 0}));
+  daemon_->Turn();
+  clients_.pop_back();
+  daemon_->TurnUntil([] { return daemon_->server().connection_count() == 0; });
+  EXPECT_EQ(daemon_->Held(), "");
 }
 
 /// What a socket holds. Empty: nothing now; `is_end`: and nothing ever.
@@ -177,6 +316,33 @@ TEST_F(ControlTurnsTest, WhatAProgramHeldComesBackWhenItHasLeft) {
   daemon_->TurnUntil([] { return daemon_->server().connection_count() == 0; });
   EXPECT_EQ(daemon_->nic().numbers().queue_pairs.held(), 0u);
   EXPECT_EQ(daemon_->nic().numbers().queue_pairs.count_on(0), 0u);
+}
+
+TEST_F(ControlTurnsTest, AProgramOfManyObjectsEndsInPieces) {
+  constexpr uint32_t kMany = 4096;
+  MakeQueuePairs(kMany);
+  ControlClient& other = ConnectProgram();
+  const Numbers& numbers = daemon_->nic().numbers();
+  clients_.erase(clients_.begin());
+  while (numbers.queue_pairs.held() == kMany) daemon_->Turn();
+  EXPECT_NE(numbers.queue_pairs.held(), 0u) << "one turn ends all";
+  EXPECT_EQ(Call(other, UROCE_LIST_DEVICES, Nothing{}).error, 0);
+  daemon_->TurnUntil([] { return daemon_->server().connection_count() == 1; });
+  EXPECT_EQ(numbers.queue_pairs.held(), 0u);
+  EXPECT_EQ(numbers.queue_pairs.count_on(0), 0u);
+}
+
+TEST_F(ControlTurnsTest, QuotasOfWhatAllUsersShareHaveItsPool) {
+  constexpr uid_t kUser = 61000;
+  for (const uid_t uid : {kUser, uid_t{0}}) {
+    UserAccount& user = daemon_->nic().user(uid);
+    for (const Quota* quota : {&user.mappings, &user.memory, &user.queue_bytes, &user.of(Kind::kMr),
+                               &user.of(Kind::kMw)}) {
+      ASSERT_NE(quota->pool, nullptr) << quota->flag;
+      EXPECT_GT(quota->pool->size, quota->pool->reserve);
+      EXPECT_EQ(quota->is_privileged, uid == 0) << quota->flag;
+    }
+  }
 }
 
 // A region keeps the mapping of a segment that its program has given back: without a count of its

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <infiniband/verbs.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "nic/base/log.h"
 #include "nic/base/user_limits.h"
 #include "nic/control/control_context.h"
 #include "nic/dumps/dump_stream.h"
@@ -86,7 +86,7 @@ class WatchedNic {
 
  private:
   WatchedNic() {
-    spdlog::set_level(spdlog::level::off);
+    SetLogLevel("off");
     Config config = MakeConfig({}, "/nonexistent").value();
     config.no_huge = true;
     Ports ports = OpenPorts(config).value();

@@ -54,5 +54,22 @@ TEST(PortAttributesTest, PortIsActiveWithLinkOnly) {
   EXPECT_EQ(PortAttributes(info).phys_state, 3u);
 }
 
+TEST(PortAttributesTest, TheSpeedIsThatOfTheLinkOrOfItsWidthAndLanes) {
+  drivers::PortInfo info;
+  EXPECT_EQ(PortAttributes(info).speed_bps, SpeedBps(LinkSpeedOf(0)));
+  for (const uint64_t gbps : {10, 25, 40, 50, 100, 200, 400}) {
+    EXPECT_EQ(SpeedBps(LinkSpeedOf(gbps * 1'000'000'000)), gbps * 1'000'000'000) << gbps;
+  }
+  info.speed_bps = 5'000'000'000;
+  EXPECT_EQ(PortAttributes(info).speed_bps, 5'000'000'000u);
+}
+
+TEST(PortAttributesTest, ARateLimitBoundsTheSpeed) {
+  drivers::PortInfo info;
+  info.speed_bps = 25'000'000'000;
+  EXPECT_EQ(PortAttributes(info, 2'000'000).speed_bps, 2'000'000u);
+  EXPECT_EQ(PortAttributes(info, 40'000'000'000).speed_bps, 25'000'000'000u);
+}
+
 }  // namespace
 }  // namespace uroce::nic

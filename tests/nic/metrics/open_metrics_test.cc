@@ -54,7 +54,7 @@ bool Has(const std::string& text, const std::string& line) {
 }
 
 TEST(OpenMetricsTest, ACounterHasItsTypeUnitAndALineForEachDevice) {
-  const std::string text = OpenMetrics(SomeSnapshot());
+  const std::string text = OpenMetrics(SomeSnapshot(), Audience::kPrivileged);
   EXPECT_TRUE(Has(text,
                   "# TYPE uroce_port_rcv_bytes counter\n"
                   "# UNIT uroce_port_rcv_bytes bytes\n"
@@ -72,7 +72,7 @@ TEST(OpenMetricsTest, ACounterHasItsTypeUnitAndALineForEachDevice) {
 }
 
 TEST(OpenMetricsTest, AHistogramCountsWhatDoesNotExceedEachBound) {
-  const std::string text = OpenMetrics(SomeSnapshot());
+  const std::string text = OpenMetrics(SomeSnapshot(), Audience::kPrivileged);
   EXPECT_TRUE(Has(text, "# TYPE uroce_completion_seconds histogram"));
   EXPECT_TRUE(Has(text, "# UNIT uroce_completion_seconds seconds"));
   EXPECT_TRUE(Has(text,
@@ -89,7 +89,7 @@ TEST(OpenMetricsTest, AHistogramCountsWhatDoesNotExceedEachBound) {
 }
 
 TEST(OpenMetricsTest, DirectionsOfMessagesAreOneFamily) {
-  const std::string text = OpenMetrics(SomeSnapshot());
+  const std::string text = OpenMetrics(SomeSnapshot(), Audience::kPrivileged);
   const std::string head = "# TYPE uroce_message_bytes histogram";
   EXPECT_TRUE(Has(text, head));
   EXPECT_EQ(text.find(head), text.rfind(head));
@@ -101,7 +101,7 @@ TEST(OpenMetricsTest, DirectionsOfMessagesAreOneFamily) {
 TEST(OpenMetricsTest, NamesOfProgramsAreQuoted) {
   Snapshot snapshot = SomeSnapshot();
   snapshot.programs.push_back(SomeProgram("a\"b\\c\nd", 3));
-  EXPECT_TRUE(Has(OpenMetrics(snapshot),
+  EXPECT_TRUE(Has(OpenMetrics(snapshot, Audience::kPrivileged),
                   R"(uroce_program_queue_pairs{program="a\"b\\c\nd",pid="7",session="1"} 3)"));
 }
 
@@ -111,7 +111,7 @@ TEST(OpenMetricsTest, ProgramsBeyondTheBoundShareALine) {
   for (size_t i = 0; i < kMaxProgramLabels + 2; ++i) {
     snapshot.programs.push_back(SomeProgram("p" + std::to_string(i), i));
   }
-  const std::string text = OpenMetrics(snapshot);
+  const std::string text = OpenMetrics(snapshot, Audience::kPrivileged);
   EXPECT_TRUE(Has(text, "uroce_programs 66"));
   EXPECT_TRUE(Has(text, R"(uroce_program_queue_pairs{program="other",pid="",session=""} 1)"));
   EXPECT_TRUE(Has(text, R"(uroce_program_sent_bytes{program="other",pid="",session=""} 2000)"));
@@ -119,11 +119,20 @@ TEST(OpenMetricsTest, ProgramsBeyondTheBoundShareALine) {
   EXPECT_NE(text.find("program=\"p65\""), std::string::npos);
 }
 
+TEST(OpenMetricsTest, AnyUserSeesHowManyProgramsThereAreAndNoneOfThem) {
+  Snapshot snapshot = SomeSnapshot();
+  snapshot.programs = {SomeProgram("secret", 3)};
+  const std::string text = OpenMetrics(snapshot, Audience::kAnyUser);
+  EXPECT_TRUE(Has(text, "uroce_programs 1"));
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+  EXPECT_EQ(text.find("uroce_program_"), std::string::npos);
+}
+
 TEST(OpenMetricsTest, FaultsHaveTheirDirection) {
   Snapshot snapshot = SomeSnapshot();
   snapshot.devices[0].fault_receive = {{"dropped", 4}};
   EXPECT_TRUE(
-      Has(OpenMetrics(snapshot),
+      Has(OpenMetrics(snapshot, Audience::kPrivileged),
           R"(uroce_fault_frames_total{device="uroce0",direction="receive",kind="dropped"} 4)"));
 }
 

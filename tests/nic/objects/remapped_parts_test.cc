@@ -46,6 +46,11 @@ std::string TextOf(const std::vector<MrSegment>& segments) {
   return text.str();
 }
 
+std::vector<MrSegment> CopyAgain(const std::vector<MrSegment>& segments,
+                                 std::span<const uint8_t> mapping) {
+  return CopyRemapped(segments, mapping, /*room=*/UINT64_MAX);
+}
+
 TEST(RemappedPartsTest, ThePartThatIsMappedElsewhereIsMappedHere) {
   EXPECT_EQ(TextOf(MapRemapped({Copied(0x1000, 0x3000)}, {Mapped(0x2000, 0x1000)})),
             "c1000+1000 m2000+1000:0 c3000+1000");
@@ -91,21 +96,29 @@ TEST(RemappedPartsTest, MappedPartsAndOtherAddressesStay) {
 TEST(RemappedPartsTest, WithoutTheMappingItIsCopiedAsBefore) {
   const std::vector<MrSegment> before = {Copied(0x1000, 0x3000)};
   const auto mapped = MapRemapped(before, {Mapped(0x2000, 0x1000)});
-  const auto after = CopyRemapped(mapped, std::span(view, 0x1000));
+  const auto after = CopyAgain(mapped, std::span(view, 0x1000));
   EXPECT_EQ(TextOf(after), "c1000+3000");
   EXPECT_EQ(after.at(0).reason, 1);
-  EXPECT_EQ(TextOf(CopyRemapped(mapped, std::span(view + 0x8000, 0x1000))), "") << "another's";
-  EXPECT_EQ(TextOf(CopyRemapped({Mapped(0x1000, 0x1000)}, std::span(view, 0x1000))), "");
+  EXPECT_EQ(TextOf(CopyAgain(mapped, std::span(view + 0x8000, 0x1000))), "") << "another's";
+  EXPECT_EQ(TextOf(CopyAgain({Mapped(0x1000, 0x1000)}, std::span(view, 0x1000))), "");
 }
 
 TEST(RemappedPartsTest, WithoutAPartOfTheMappingThatPartIsCopiedAsBefore) {
   const auto mapped = MapRemapped({Copied(0x1010, 0x3000)}, {Mapped(0x1000, 0x4000)});
-  const auto after = CopyRemapped(mapped, std::span(view + 0x1000, 0x1000));
+  const auto after = CopyAgain(mapped, std::span(view + 0x1000, 0x1000));
   EXPECT_EQ(TextOf(after), "m1010+ff0:10 c2000+1000 m3000+1010:2000");
-  EXPECT_EQ(TextOf(CopyRemapped(after, std::span(view, 0x2000))), "c1010+1ff0 m3000+1010:2000");
-  EXPECT_EQ(TextOf(CopyRemapped(after, std::span(view + 0x1000, 0x1000))), "") << "it is copied";
-  EXPECT_EQ(TextOf(CopyRemapped(mapped, std::span(view + 0x3000, 0x1000))),
-            "m1010+2ff0:10 c4000+10");
+  EXPECT_EQ(TextOf(CopyAgain(after, std::span(view, 0x2000))), "c1010+1ff0 m3000+1010:2000");
+  EXPECT_EQ(TextOf(CopyAgain(after, std::span(view + 0x1000, 0x1000))), "") << "it is copied";
+  EXPECT_EQ(TextOf(CopyAgain(mapped, std::span(view + 0x3000, 0x1000))), "m1010+2ff0:10 c4000+10");
+}
+
+TEST(RemappedPartsTest, WhatThereIsNoRoomForIsCopiedWhole) {
+  const std::vector<MrSegment> mapped =
+      MapRemapped({Copied(0x1000, 0x3000), Copied(0x4000, 8)}, {Mapped(0x1000, 0x3000)});
+  const auto middle = std::span(view + 0x1000, 0x1000);
+  EXPECT_EQ(TextOf(CopyRemapped(mapped, middle, 2)),
+            "m1000+1000:0 c2000+1000 m3000+1000:2000 c4000+8");
+  EXPECT_EQ(TextOf(CopyRemapped(mapped, middle, 1)), "c1000+3008");
 }
 
 TEST(RemappedPartsTest, WhatWouldHaveTooManyPartsIsCopiedWhole) {
@@ -113,7 +126,7 @@ TEST(RemappedPartsTest, WhatWouldHaveTooManyPartsIsCopiedWhole) {
   for (uint64_t i = 0; i < kMaxRemappedParts; ++i) parts.push_back(Mapped(0x10000 + i, 1));
   const uint64_t addr = 0x10000 + kMaxRemappedParts;
   parts.push_back(MapRemapped({Copied(addr, 0x3000)}, {Mapped(addr, 0x3000)}).at(0));
-  const auto after = CopyRemapped(parts, std::span(view + 0x1000, 0x1000));
+  const auto after = CopyAgain(parts, std::span(view + 0x1000, 0x1000));
   ASSERT_EQ(after.size(), kMaxRemappedParts + 1);
   EXPECT_EQ(TextOf({after.back()}), "c10400+3000");
 }

@@ -2,10 +2,14 @@
 // Handles, random numbers, the arena, queue sizes, one-way sockets.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <random>
 #include <set>
 
@@ -14,6 +18,7 @@
 #include "nic/devices/verbs_attributes.h"
 #include "nic/objects/resources.h"
 #include "pipeline/base/types.h"
+#include "pipeline/os/credentials.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/os/unix_socket.h"
 
@@ -186,10 +191,76 @@ TEST(ArenaTest, AFreedRangeStartsAsZerosAgain) {
   const uint64_t first = *arena->Take(10'000);
   std::fill_n(arena->At<uint8_t>(first), 10'000, 0xee);
   arena->Give(first, 10'000);
+  EXPECT_NE(*arena->Take(10'000), first) << "it has pages still";
+  const Arena::Returned returned = arena->TakeReturned();
+  returned.Clear();
+  arena->Reuse(returned);
   const uint64_t second = *arena->Take(12'000);
   EXPECT_EQ(second, first);
   EXPECT_TRUE(std::all_of(arena->At<uint8_t>(second), arena->At<uint8_t>(second) + 12'000,
                           [](uint8_t byte) { return byte == 0; }));
+}
+
+// The kernel keeps the pages until the arena ends.
+TEST(ArenaTest, WhatWasEverTakenCounts) {
+  constexpr uint64_t kMb = 1 << 20;
+  Quota quota{.uid = 1, .limit = 80 * kMb, .flag = "--max-queue-bytes-per-user"};
+  {
+    absl::StatusOr<Arena> arena = Arena::Make(1, &quota);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    const uint64_t small = *arena->Take(4096);
+    EXPECT_FALSE(arena->MustClear());
+    arena->Give(small, 4096);
+    EXPECT_FALSE(arena->MustClear()) << "a page may wait";
+    const uint64_t large = *arena->Take(2 * kMb);
+    arena->Give(large, 2 * kMb);
+    EXPECT_TRUE(arena->MustClear());
+    arena->Reuse(arena->TakeReturned());
+    EXPECT_FALSE(arena->MustClear());
+    EXPECT_EQ(quota.used, 2 * kMb + 4096);
+    EXPECT_EQ(*arena->Take(2 * kMb), small);
+    EXPECT_EQ(quota.used, 2 * kMb + 4096) << "the same pages";
+    EXPECT_FALSE(arena->Take(79 * kMb).ok());
+    const uint64_t most = *arena->Take(60 * kMb);
+    EXPECT_EQ(quota.used, 62 * kMb);
+    arena->Give(most, 60 * kMb);
+    EXPECT_TRUE(arena->MustClear()) << "little is left";
+  }
+  EXPECT_EQ(quota.used, 0u);
+}
+
+TEST(ArenaTest, ClearingMakesNoPages) {
+  constexpr uint64_t kBytes = 64 << 20;
+  absl::StatusOr<Arena> arena = Arena::Make(1);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  const uint64_t start = *arena->Take(kBytes);
+  for (const uint64_t at : {kPageBytes, uint64_t{5'000'000}, kBytes - 1}) {
+    *arena->At<uint8_t>(start + at) = 1;
+  }
+  struct stat before {
+  }, after{};
+  fstat(arena->fd(), &before);
+  arena->Give(start, kBytes);
+  arena->TakeReturned().Clear();
+  fstat(arena->fd(), &after);
+  EXPECT_EQ(after.st_blocks, before.st_blocks);
+  for (const uint64_t at : {kPageBytes, uint64_t{5'000'000}, kBytes - 1}) {
+    EXPECT_EQ(*arena->At<uint8_t>(start + at), 0) << at;
+  }
+}
+
+// A worker that touches the page would wait for this.
+TEST(ArenaTest, NobodyCanFreeItsPages) {
+  if (!HasCapability(CAP_LINUX_IMMUTABLE)) GTEST_SKIP() << "no CAP_LINUX_IMMUTABLE";
+  absl::StatusOr<Arena> arena = Arena::Make(1);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_NE(fallocate(arena->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPageBytes), 0);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(madvise(arena->At<void>(0), kPageBytes, MADV_REMOVE), 0);
+  EXPECT_EQ(arena->At<uroce_arena_header>(0)->abi_version, UROCE_ABI_VERSION);
+  void* const its = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd(), 0);
+  ASSERT_NE(its, MAP_FAILED) << "the program can map it";
+  munmap(its, kPageBytes);
 }
 
 TEST(ArenaTest, QueuesLieBehindTheDoorbells) {
@@ -231,8 +302,8 @@ TEST(QueueLayoutTest, OneSgeAndNoInlineIsOneLineASlot) {
 
 TEST(QueueLayoutTest, GrantsAreNeverBelowWishesAndSlotsHoldThem) {
   for (const uint32_t wr : {1u, 3u, 128u, 1000u, 32768u}) {
-    for (const uint32_t sge : {0u, 1u, 2u, 7u, 16u}) {
-      for (const uint32_t inline_bytes : {0u, 1u, 16u, 64u, 220u}) {
+    for (const uint32_t sge : {0u, 1u, 2u, 7u, 32u}) {
+      for (const uint32_t inline_bytes : {0u, 1u, 16u, 64u, 512u}) {
         const auto layout = LayOutQueuePair({wr, wr, sge, sge, inline_bytes}, Limits{});
         ASSERT_TRUE(layout.ok());
         EXPECT_GE(layout->granted.max_send_wr, wr);
@@ -322,6 +393,31 @@ TEST(OneWaySocketTest, AFullOneRefusesRatherThanBlocks) {
     EXPECT_EQ(record.element, 7u);
   }
   EXPECT_TRUE(Send(*writer));
+}
+
+TEST(OneWaySocketTest, ASmallOneHoldsLess) {
+  Fd reader;
+  const absl::StatusOr<Fd> writer = MakeOneWaySocket(reader, 8 << 10);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  uint32_t sent = 0;
+  while (Send(*writer)) ++sent;
+  EXPECT_GE(sent, 8u);
+  EXPECT_LT(sent, 64u);
+}
+
+TEST(OneWaySocketTest, WhatIsReadOrClosedIsNotUnread) {
+  Fd reader;
+  const absl::StatusOr<Fd> writer = MakeOneWaySocket(reader);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_FALSE(HasUnread(writer->get()));
+  EXPECT_TRUE(Send(*writer));
+  EXPECT_TRUE(HasUnread(writer->get()));
+  uroce_event_record record{};
+  EXPECT_EQ(read(reader.get(), &record, sizeof(record)), ssize_t{sizeof(record)});
+  EXPECT_FALSE(HasUnread(writer->get()));
+  EXPECT_TRUE(Send(*writer));
+  reader = {};
+  EXPECT_FALSE(HasUnread(writer->get()));
 }
 
 TEST(OneWaySocketTest, TheProgramCannotSend) {

@@ -254,7 +254,7 @@ TEST_F(GsiTest, WhatWaitsForNobodyIsLostAndCounted) {
   EXPECT_TRUE(channel_.sent.empty());
   EXPECT_TRUE(Send(RouteTo("10.0.0.9")));
   timers_.Run(Nanos(0));
-  EXPECT_EQ(channel_.sent.size(), 1u) << "asked for anew";
+  EXPECT_EQ(channel_.sent.size(), 1u) << "asked for again";
 }
 
 TEST_F(GsiTest, FewDatagramsWaitForOneNeighbour) {
@@ -325,7 +325,7 @@ TEST_F(GsiTest, APathThatIsNotUsedIsForgotten) {
   Send(RouteTo("10.0.0.8"));
   Send(RouteTo("10.0.0.9"));
   const std::vector<Sent> sent = TakeSent();
-  ASSERT_EQ(sent.size(), 1u) << "the other one is asked for anew";
+  ASSERT_EQ(sent.size(), 1u) << "the other one is asked for again";
   EXPECT_EQ(sent[0].destination(), MacOf(8));
   timers_.Run(Nanos(0));
   EXPECT_EQ(TakeSent().size(), 1u);

@@ -29,7 +29,7 @@ class HostNeighboursTest : public PathsBed {
       });
     };
   }
-  /// The machine at the other end, anew.
+  /// The machine at the other end, again.
   void StartPeer(const Mac& mac) {
     peer_.reset();
     const HostConfig config{mac, {Address("10.0.0.2/24"), Address("fd00::2/64")}, {}};

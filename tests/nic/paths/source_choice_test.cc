@@ -57,6 +57,16 @@ TEST_F(SourceChoiceTest, AnEndOfAWireIsReachedFromTheOther) {
   ExpectSource("10.2.7.2", left_, "10.2.7.1", 0, 7);
 }
 
+TEST_F(SourceChoiceTest, AProgramThatUsesTheOwnerAloneReachesItFromItself) {
+  const auto source = [&](std::vector<const NetDevice*> used) {
+    return choice_.Choose(Ip("10.2.0.2"), 0, used)->device;
+  };
+  EXPECT_EQ(source({&right_}), &right_);
+  EXPECT_EQ(source({&left_}), &left_);
+  EXPECT_EQ(source({&right_, &left_}), &left_);
+  EXPECT_EQ(source({&first_}), &left_) << "it uses neither";
+}
+
 TEST_F(SourceChoiceTest, ANicAtASwitchIsReachedFromAnotherOne) {
   TestDevice a(0, {Address("10.5.0.1/24")});
   TestDevice b(1, {Address("10.5.0.2/24")});

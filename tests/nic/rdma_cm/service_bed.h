@@ -51,7 +51,8 @@ class Host final : public Environment {
   Nanos Now() override;
   void SetDeadline(Nanos when) override { deadline = when; }
   std::optional<Attachment> FindAddress(const Gid& address, uint32_t scope_id) override;
-  Result ChooseSource(const Gid& destination, uint32_t scope_id, Attachment& source) override;
+  Result ChooseSource(uint32_t client, const Gid& destination, uint32_t scope_id,
+                      Attachment& source) override;
   LookupId FindNeighbour(const Attachment& source, const Gid& destination, uint32_t user,
                          Nanos timeout, LookupHandler handler) override;
   void Cancel(LookupId lookup) override { lookups.erase(lookup); }
@@ -181,7 +182,7 @@ inline std::optional<Attachment> Host::FindAddress(const Gid& address, uint32_t)
 }
 
 // 10.0.0.200 is out by another interface, 10.0.0.201 nowhere.
-inline Result Host::ChooseSource(const Gid& destination, uint32_t, Attachment& source) {
+inline Result Host::ChooseSource(uint32_t, const Gid& destination, uint32_t, Attachment& source) {
   if (destination == Ip(200)) return Result::kNoDevice;
   if (destination == Ip(201)) return Result::kNoRoute;
   if (!has_addresses) return Result::kNoDevice;

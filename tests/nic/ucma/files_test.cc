@@ -48,6 +48,27 @@ TEST_F(UcmaTest, AnIdEndsWithTheNumberOfEventsThatWereReportedOfIt) {
   EXPECT_EQ(server.DestroyId(pair.listener), 1u);  // The request is its.
 }
 
+TEST_F(UcmaTest, AFileIsClosedInPiecesAndTakesNoCommandsMeanwhile) {
+  std::vector<uint32_t> ids;
+  for (uint64_t uid = 1; uid <= 20; ++uid) {
+    ids.push_back(client.CreateId(uid));
+    EXPECT_EQ(client.Resolve(ids.back(), Address(2, kPort)), 0);
+  }
+  Run();
+  EXPECT_FALSE(client.files().CloseSome(kFile, 1)) << "events go first";
+  EXPECT_EQ(client.files().id_count(), 20u);
+  EXPECT_EQ(client.files().event_count(kFile), 4u);
+  EXPECT_EQ(client.Resolve(ids[0], Address(200, kPort)), EBADF);
+  client.files().Open(kOtherFile);
+  EXPECT_EQ(client.Migrate(ids[0], kOtherFile).error, EINVAL);
+  EXPECT_FALSE(client.files().CloseSome(kFile, 8));
+  EXPECT_EQ(client.files().id_count(), 12u);
+  EXPECT_FALSE(client.files().CloseSome(kFile, 8));
+  EXPECT_TRUE(client.files().CloseSome(kFile, 8));
+  EXPECT_EQ(client.files().id_count(), 0u);
+  EXPECT_TRUE(client.files().CloseSome(kFile, 8)) << "it is closed";
+}
+
 // A destination on another host's interface is an event at once: again and again.
 TEST_F(UcmaTest, AProgramThatReadsNoEventsIsToldSoManyAndNoMore) {
   const uint32_t id = client.CreateId(1);

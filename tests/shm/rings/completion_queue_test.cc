@@ -280,7 +280,7 @@ TEST_F(CqeRingsTest, TwoWorkersMakeOneRecordPerArming) {
     const uroce_cqe* cqe = rings_.Peek();
     if (cqe == nullptr) {
       while (__atomic_load_n(&records, __ATOMIC_SEQ_CST) == before) std::this_thread::yield();
-      continue;  // The record may be of an entry that was polled before it was written: arm anew.
+      continue;  // The record may be of an entry that was polled before it was written: arm again.
     }
     ASSERT_EQ(cqe->wr_id, next[cqe->qp_num]++);
     rings_.Advance();

@@ -33,7 +33,6 @@ TEST_F(WqeTest, ASendRequestKeepsAllItsFields) {
                                  .opcode = 5,
                                  .flags = UROCE_SEND_SIGNALED | UROCE_SEND_FENCE,
                                  .num_sge = 2,
-                                 .inline_length = 0,
                                  .imm_or_rkey = 0xaabbccdd,
                                  .remote_addr = 0xdeadbeef00,
                                  .rkey = 77,
@@ -60,7 +59,7 @@ TEST_F(WqeTest, InlineBytesTravelInTheSlot) {
 }
 
 TEST_F(WqeTest, MoreSgesThanTheQueuePairHasAreRefused) {
-  for (const uint8_t count : {uint8_t{3}, uint8_t{17}, uint8_t{0xff}}) {
+  for (const uint16_t count : {uint16_t{3}, uint16_t{33}, uint16_t{0x100}, uint16_t{0xffff}}) {
     WriteSendHeader(slot_.data(), {.wr_id = 9, .num_sge = count});
     EXPECT_EQ(ReadSendWqe(slot_.data(), {2, 0}, send_), WqeResult::kTooManySges);
     EXPECT_EQ(send_.header.wr_id, 9u);
@@ -71,7 +70,7 @@ TEST_F(WqeTest, MoreSgesThanTheQueuePairHasAreRefused) {
 }
 
 TEST_F(WqeTest, MoreInlineThanTheQueuePairHasIsRefused) {
-  for (const uint8_t length : {uint8_t{65}, uint8_t{UROCE_MAX_INLINE}, uint8_t{0xff}}) {
+  for (const uint16_t length : {uint16_t{65}, uint16_t{UROCE_MAX_INLINE}, uint16_t{0xffff}}) {
     WriteSendHeader(slot_.data(),
                     {.wr_id = 9, .flags = UROCE_SEND_INLINE, .inline_length = length});
     EXPECT_EQ(ReadSendWqe(slot_.data(), {2, 64}, send_), WqeResult::kInlineTooLong);

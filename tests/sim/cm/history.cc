@@ -72,7 +72,7 @@ std::string End::ToString() const {
   return text;
 }
 
-std::string Attempt::Judge(bool both_lived) const {
+std::string Attempt::Judge(bool both_lived, uint64_t& busy) const {
   std::string fault;
   const auto any = [&](auto test) { return std::ranges::any_of(passive, test); };
   if (any([](const End& end) { return end.established; }) && !active.established) {
@@ -80,7 +80,7 @@ std::string Attempt::Judge(bool both_lived) const {
   } else if (std::ranges::count_if(passive, [](const End& end) { return end.established; }) > 1) {
     fault = "established twice at the passive side";
   } else if (both_lived) {
-    fault = JudgeOutcome();
+    fault = JudgeOutcome(busy);
   }
   if (fault.empty()) return "";
   fault += "; " + active.ToString();
@@ -90,7 +90,7 @@ std::string Attempt::Judge(bool both_lived) const {
 
 // Retries never run out in a network that loses a tenth of frames, with programs that answer within
 // half a minute.
-std::string Attempt::JudgeOutcome() const {
+std::string Attempt::JudgeOutcome(uint64_t& busy) const {
   const auto any = [&](auto test) { return std::ranges::any_of(passive, test); };
   if (!active.destroyed) return "the active program never ended";
   if (any([](const End& end) { return !end.destroyed; })) return "a passive program never ended";
@@ -112,7 +112,9 @@ std::string Attempt::JudgeOutcome() const {
   if (claims && active.reason == ReasonOf(RejReason::kStale)) return "";
   if (active.reason != ReasonOf(RejReason::kConsumerDefined)) return "rejected for no reason";
   if (any([](const End& end) { return end.rejected || end.destroyed; })) return "";
-  return "rejected, and nobody did";
+  if (busy == 0) return "rejected, and nobody did";
+  --busy;
+  return "";
 }
 
 }  // namespace uroce::sim::cm

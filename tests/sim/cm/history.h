@@ -56,11 +56,12 @@ struct Attempt {
   std::vector<End> passive;
 
   /// Returns what is wrong at the end of the run. `both_lived`: neither node died. Otherwise fewer
-  /// things are checked.
-  std::string Judge(bool both_lived) const;
+  /// things are checked. `busy`: how many requests the target has refused because its backlog was
+  /// full, without those that earlier calls have taken as the reason of a rejection.
+  std::string Judge(bool both_lived, uint64_t& busy) const;
 
  private:
-  std::string JudgeOutcome() const;
+  std::string JudgeOutcome(uint64_t& busy) const;
 };
 
 }  // namespace uroce::sim::cm

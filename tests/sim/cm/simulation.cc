@@ -408,10 +408,14 @@ std::string Simulation::Judge() const {
       return text;
     }
   }
+  std::vector<uint64_t> busy;
+  for (const Node& node : nodes_) {
+    busy.push_back(node.manager == nullptr ? 0 : node.manager->counters().backlog_full);
+  }
   for (size_t i = 0; i < attempts_.size(); ++i) {
     const Attempt& attempt = *attempts_[i];
     const bool lived = !nodes_[attempt.active.node].died && !nodes_[attempt.target].died;
-    const std::string wrong = attempt.Judge(lived);
+    const std::string wrong = attempt.Judge(lived, busy[attempt.target]);
     if (!wrong.empty()) return "attempt " + std::to_string(i) + ": " + wrong;
   }
   return "";

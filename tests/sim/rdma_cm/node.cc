@@ -102,7 +102,7 @@ std::optional<Attachment> Node::FindAddress(const Gid& address, uint32_t) {
   return Attachment{0, 0, address};
 }
 
-Result Node::ChooseSource(const Gid&, uint32_t, Attachment& source) {
+Result Node::ChooseSource(uint32_t, const Gid&, uint32_t, Attachment& source) {
   source = {0, 0, AddressOf(number_)};
   return Result::kOk;
 }

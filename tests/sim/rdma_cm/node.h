@@ -73,7 +73,7 @@ class Node final : public nic::rdma_cm::Environment {
   Nanos Now() override { return now_; }
   void SetDeadline(Nanos when) override { deadline_ = when; }
   std::optional<nic::rdma_cm::Attachment> FindAddress(const Gid& address, uint32_t) override;
-  Result ChooseSource(const Gid&, uint32_t, nic::rdma_cm::Attachment& source) override;
+  Result ChooseSource(uint32_t, const Gid&, uint32_t, nic::rdma_cm::Attachment& source) override;
   LookupId FindNeighbour(const nic::rdma_cm::Attachment&, const Gid& destination, uint32_t user,
                          Nanos timeout, LookupHandler handler) override;
   void Cancel(LookupId lookup) override { lookups_.erase(lookup); }

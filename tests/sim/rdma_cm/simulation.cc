@@ -431,18 +431,20 @@ void Simulation::Fail(const std::string& fault) {
 
 // Called when all programs are gone and no message is under way.
 std::string Simulation::Judge() {
+  std::vector<uint64_t> busy(nodes_.size());
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (!nodes_[i]->alive()) continue;
     const std::string remains = nodes_[i]->Remains();
     if (!remains.empty()) return "host " + std::to_string(i) + " keeps" + remains;
     summary_.retransmitted += nodes_[i]->service().counters().retransmitted;
+    busy[i] = nodes_[i]->service().counters().backlog_full;
   }
   for (size_t i = 0; i < attempts_.size(); ++i) {
     cm::Attempt& attempt = attempts_[i]->history;
     if (!attempts_[i]->is_connection) continue;
     if (server_killed_[attempt.target]) attempt.has_listener = false;  // For some time.
     const bool lived = !died_[attempt.active.node] && !died_[attempt.target];
-    const std::string wrong = attempt.Judge(lived);
+    const std::string wrong = attempt.Judge(lived, busy[attempt.target]);
     if (!wrong.empty()) return "attempt " + std::to_string(i) + ": " + wrong;
   }
   return "";

@@ -38,12 +38,13 @@ TEST(LaunchersTest, OtherCommandsKeepTheirWords) {
 }
 
 TEST(LaunchersTest, WhatStandsBeforeTheDashesOfAPrivateRunIsForTheDaemon) {
-  Words arguments{"run", "--private", "--workers", "2", "--help", "--", "program", "--private"};
+  Words arguments{"run",    "--private", "--workers", "2",         "--help",
+                  "--only", "--",        "program",   "--private", "--only"};
   const RunWords words = TakeProgram(arguments);
   EXPECT_TRUE(words.is_private);
   EXPECT_EQ(words.daemon_options, (Words{"--workers", "2"}));
-  EXPECT_EQ(words.program, (Words{"program", "--private"}));
-  EXPECT_EQ(arguments, (Words{"run", "--private", "--help"}));
+  EXPECT_EQ(words.program, (Words{"program", "--private", "--only"}));
+  EXPECT_EQ(arguments, (Words{"run", "--private", "--help", "--only"}));
 }
 
 TEST(LaunchersTest, APrivateRunWithoutDashesBeginsWithTheProgram) {

@@ -393,6 +393,25 @@ TEST(DoctorTest, FindingsAreLinesWithTheirCommandBelow) {
   EXPECT_THAT(FindingsToJson(findings), HasSubstr("\"fix\": \"sudo uroced &\""));
 }
 
+TEST(DoctorDaemonTest, AFlowThatItsWindowStarvesIsNamed) {
+  DaemonFacts facts = GoodDaemon();
+  ParseFlows(R"({"flows": [
+      {"pid": 5, "program": "fio", "device": "uroce0", "remote": "10.0.0.2", "window_packets": 16,
+       "round_trip_us": 7000.5, "shortest_us": 200, "target_us": 260},
+      {"pid": 6, "window_packets": 17, "round_trip_us": 7000, "shortest_us": 200},
+      {"pid": 7, "window_packets": 16, "round_trip_us": 7000, "shortest_us": 701},
+      {"pid": 8, "window_packets": 16, "round_trip_us": 999, "shortest_us": 9},
+      {"pid": 9, "window_packets": 16}, 3]})",
+             facts);
+  ASSERT_EQ(facts.starved_flows.size(), 1u);
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              Contains(Says(Level::kNote, "fio (pid 5) to 10.0.0.2: round trips take 7000 us",
+                            "uroce cc set uroce0 profile=dcqcn")));
+  ParseFlows("[]", facts);
+  ParseFlows("{", facts);
+  EXPECT_EQ(facts.starved_flows.size(), 1u);
+}
+
 TEST(DoctorDaemonTest, MemoryThatIsCopiedForItsManyPartsIsSaid) {
   DaemonFacts facts = GoodDaemon();
   ParseRegions(R"({"mrs": [{"pid": 5, "program": "spdk", "segments": [

@@ -2,6 +2,7 @@
 // Memory that was registered is ordinary memory again, by all that a program can see of it.
 #include "verbs-shim/memory/swap.h"
 
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -64,7 +65,8 @@ class GiveBackTest : public testing::Test {
 
   void Register(size_t first = 0, size_t count = kPages) {
     ASSERT_EQ(daemon_.Register(pages_ + first * kPageBytes, count * kPageBytes, mr_), 0);
-    ASSERT_EQ(PageKind(pages_ + first * kPageBytes), "segment");
+    ASSERT_EQ(PageKind(pages_ + first * kPageBytes), "segment")
+        << daemon_.Shape(mr_) << ", reason " << daemon_.region(mr_).segments[0].reason;
   }
   void Deregister() { ASSERT_EQ(daemon_.Deregister(mr_), 0); }
 
@@ -125,6 +127,32 @@ TEST_F(GiveBackTest, ThePartsOfAMappingBecomeOneAgain) {
   ASSERT_NE(moved, MAP_FAILED);
   EXPECT_EQ(moved[kBytes - 1], 'a');
   munmap(moved, 2 * kBytes);
+}
+
+// The policy of mbind(2), as get_mempolicy(2) tells it.
+TEST_F(GiveBackTest, ThePolicyOfItsNodesStays) {
+  const auto bind = [this](int mode) {
+    const unsigned long node = 1;
+    return syscall(SYS_mbind, pages_, kBytes, mode, &node, 64UL, 0);
+  };
+  const auto policy_at = [](const uint8_t* page) {
+    int mode = -1;
+    syscall(SYS_get_mempolicy, &mode, nullptr, 0, page, MPOL_F_ADDR);
+    return mode;
+  };
+  if (bind(MPOL_BIND) != 0) GTEST_SKIP() << "no NUMA in this kernel";
+  Register(7, 5);
+  for (const size_t page : {0, 7, 11, 12}) {
+    EXPECT_EQ(policy_at(pages_ + page * kPageBytes), MPOL_BIND) << page;
+  }
+  Deregister();
+  EXPECT_EQ(policy_at(pages_ + 7 * kPageBytes), MPOL_BIND);
+  Register();
+  ASSERT_EQ(bind(MPOL_INTERLEAVE), 0);
+  EXPECT_EQ(policy_at(pages_), MPOL_INTERLEAVE);
+  Deregister();
+  EXPECT_EQ(PageKind(pages_), "private");
+  EXPECT_EQ(policy_at(pages_ + kBytes - kPageBytes), MPOL_INTERLEAVE);
 }
 
 TEST_F(GiveBackTest, WhatWasSaidBeforeHoldsAfterwards) {

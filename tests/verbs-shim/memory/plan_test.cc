@@ -224,7 +224,7 @@ TEST_F(PlanTest, EveryCopiedPartSaysWhy) {
   request_.knows_threads = false;
   EXPECT_EQ(ReasonsOf(0x13000, 0x14000), Reasons({UROCE_WHY_UNKNOWN_THREADS}));
   request_.policy = MrPolicy::kCopied;
-  EXPECT_EQ(ReasonsOf(0x10000, 0x16000), Reasons({UROCE_WHY_POLICY}));
+  EXPECT_EQ(ReasonsOf(0x10000, 0x16000), Reasons({UROCE_WHY_POLICY_OF_FILE, UROCE_WHY_POLICY}));
 }
 
 TEST_F(PlanTest, ReadOnlyMemoryIsCopiedForReadersOnly) {

@@ -16,6 +16,7 @@
 
 #include "tests/verbs-shim/memory/fake_daemon.h"
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/pins.h"
 
 namespace uroce::memory {
 namespace {
@@ -427,7 +428,7 @@ class Pin {
 
 // Whoever has pinned them goes on using these pages, whatever is mapped there.
 TEST_F(RegistrationTest, WhilePagesArePinnedNoneAreReplaced) {
-  EXPECT_FALSE(HasPinnedPages());
+  EXPECT_FALSE(HasCountedPins());
   uint8_t* pages = MapPages(4);
   MemoryRegistration before = {};
   uint8_t* others = MapPages(4);
@@ -436,7 +437,7 @@ TEST_F(RegistrationTest, WhilePagesArePinnedNoneAreReplaced) {
   {
     const Pin pin(pages, 1);
     if (!pin.is_held()) GTEST_SKIP() << "no io_uring here";
-    EXPECT_TRUE(HasPinnedPages());
+    EXPECT_TRUE(HasCountedPins());
     ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
     EXPECT_EQ(daemon_.Shape(mr_), "c16384");
     EXPECT_EQ(daemon_.region(mr_).segments[0].reason, UROCE_WHY_PINNED);

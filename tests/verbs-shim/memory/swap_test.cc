@@ -66,21 +66,26 @@ class SwapTest : public testing::TestWithParam<Way> {
     const SwapRequest request{.pages = {start, start + kBytes},
                               .protection = PROT_READ | PROT_WRITE,
                               .memfd = memfd,
-                              .keep = false};
+                              .is_private = is_private_,
+                              .keep = false,
+                              .checks_pins = is_private_ && SeesPins()};
+    is_private_ = false;
     struct rlimit before;
     ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, may_write_files_ ? &before : &none), 0);
-    EXPECT_EQ(SwapPages(&support_, request, kept_), 0);
+    EXPECT_EQ(SwapPages({&support_, {}}, request, result_), 0);
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     close(memfd);
   }
   void SwapUnderWriters(int rounds);
+  bool SeesPins() const { return support_.moves_pages && support_.kernel_mode; }
 
   void MakePrivateAgain() {
     ASSERT_EQ(mmap(pages_, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                    -1, 0),
               pages_);
+    is_private_ = true;
   }
 
   volatile uint64_t& Word(uint64_t page, int index) {
@@ -89,8 +94,9 @@ class SwapTest : public testing::TestWithParam<Way> {
 
   FaultSupport support_;
   bool may_write_files_ = true;
+  bool is_private_ = true;  // no swap yet
   uint64_t* pages_ = nullptr;
-  uint64_t kept_ = 0;
+  SwapResult result_ = {};
 };
 
 // Each writer owns a word of every page, and all share one that they add to atomically.
@@ -185,15 +191,21 @@ TEST_P(SwapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
       static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0));
   memcpy(mapped, "kept", sizeof("kept"));
   const auto start = reinterpret_cast<uint64_t>(mapped);
-  EXPECT_NE(
-      SwapPages(&support_, {{start, start + kBytes}, PROT_READ | PROT_WRITE, -1, false}, kept_), 0);
+  SwapRequest request{.pages = {start, start + kBytes},
+                      .protection = PROT_READ | PROT_WRITE,
+                      .memfd = -1,
+                      .is_private = true,
+                      .keep = false,
+                      .checks_pins = false};
+  EXPECT_NE(SwapPages({&support_, {}}, request, result_), 0);
   EXPECT_STREQ(mapped, "kept");
   const auto anonymous = reinterpret_cast<uint64_t>(pages_);
   Word(3, 0) = 7;
-  EXPECT_EQ(SwapPages(&support_,
-                      {{anonymous, anonymous + kBytes}, PROT_READ | PROT_WRITE, -1, true}, kept_),
-            EBADF);
-  EXPECT_EQ(kept_, 0u) << "it came back";
+  request.pages = {anonymous, anonymous + kBytes};
+  request.keep = true;
+  request.checks_pins = SeesPins();
+  EXPECT_EQ(SwapPages({&support_, {}}, request, result_), EBADF);
+  EXPECT_EQ(result_.kept, 0u) << "it came back";
   EXPECT_EQ(Word(3, 0), 7u);
   Word(3, 0) = 8;  // Not write-protected any more.
   munmap(mapped, kBytes);

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uroce capture` under test, and tshark as the judge of its files."""
+import contextlib
+import re
+import signal
+import subprocess
+
+from labs.process import Failed, Process, wait_until
+
+
+def start_capture(host, path, *arguments):
+    capture = Process(host.uroce("capture", "-w", path, *arguments))
+    wait_until(lambda: "capturing on" in capture.output() or not capture.running(),
+               "uroce capture to start")
+    return capture
+
+
+def stop_capture(capture):
+    """Ends it as Ctrl-C does; returns what it said."""
+    capture.signal(signal.SIGINT)
+    return capture.expect_success(30)
+
+
+def stop_complete_capture(tcpdump):
+    """Ends a tcpdump that writes to a file once it has had all packets of programs that have ended;
+    fails if it lost some."""
+    wait_until(lambda: _had_all(tcpdump), "tcpdump to have had all packets")
+    tcpdump.stop(60)
+    if "\n0 packets dropped by kernel" not in tcpdump.output():
+        raise Failed(tcpdump.describe())
+
+
+def _had_all(tcpdump):
+    """As of what it said last: SIGUSR1 has it say how many packets it had and how many there are. A
+    daemon may send some more of its own."""
+    tcpdump.signal(signal.SIGUSR1)
+    counts = re.findall(r"(\d+) packets? captured, (\d+) packets? received by filter",
+                        tcpdump.output())
+    return counts and counts[-1][0] == counts[-1][1] != "0"
+
+
+@contextlib.contextmanager
+def capturing(host, path, *arguments):
+    """A capture of what happens inside."""
+    capture = start_capture(host, path, *arguments)
+    try:
+        yield
+        stop_capture(capture)
+    finally:
+        capture.kill()
+
+
+def tshark(path, *arguments):
+    """What tshark prints of a capture. It takes any payload that it likes for RPC over RDMA; RoCE
+    itself is what counts here."""
+    return subprocess.run(["tshark", "-r", path, "--disable-protocol", "rpcordma", *arguments],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+                          check=True).stdout

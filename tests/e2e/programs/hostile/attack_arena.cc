@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attacks by way of the locks that the kernel holds on the file of the arena.
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "tests/e2e/programs/hostile/attacks.h"
+
+namespace uroce::hostile {
+namespace {
+
+constexpr int kPatienceMs = 20'000;
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint32_t kDeepest = 32'768;  // A ring of 2 MB.
+
+/// A page that does not come before Release(): whoever reads it waits.
+class AbsentPage {
+ public:
+  AbsentPage()
+      : fd_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC))),
+        page_(
+            mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    uffdio_api api{};
+    api.api = UFFD_API;
+    uffdio_register watch{};
+    watch.range = {reinterpret_cast<uint64_t>(page_), kPageBytes};
+    watch.mode = UFFDIO_REGISTER_MODE_MISSING;
+    is_absent_ = fd_ && ioctl(fd_.get(), UFFDIO_API, &api) == 0 &&
+                 ioctl(fd_.get(), UFFDIO_REGISTER, &watch) == 0;
+  }
+  ~AbsentPage() { munmap(page_, kPageBytes); }
+  AbsentPage(const AbsentPage&) = delete;
+  AbsentPage& operator=(const AbsentPage&) = delete;
+
+  bool is_absent() const { return is_absent_; }
+  const void* get() const { return page_; }
+  /// Whether somebody waits for it.
+  bool IsAwaited() const {
+    pollfd waits{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return poll(&waits, 1, kPatienceMs) == 1;
+  }
+  void Release() { fd_ = Fd(); }
+
+ private:
+  Fd fd_;
+  void* page_;
+  bool is_absent_ = false;
+};
+
+/// Whether the daemon answers another program.
+bool AnswersOthers(const std::string& socket_path) {
+  nic::ControlClient other(socket_path);
+  other.Post(UROCE_HELLO, {UROCE_ABI_VERSION, 0, 0, 0, 0, 0, 0, 0});
+  pollfd answer{.fd = other.socket_fd(), .events = POLLIN, .revents = 0};
+  return poll(&answer, 1, kPatienceMs) == 1;
+}
+
+/// Makes a queue whose memory the daemon frees in the arena when the queue goes, and lets it go
+/// without waiting for the answer.
+bool LeaveQueue(Program& program) {
+  uroce_create_cq create{};
+  create.context = program.contexts[0];
+  create.cqe = kDeepest;
+  create.channel = UROCE_NONE;
+  const nic::Answer made = program.client.Call(UROCE_CREATE_CQ, create);
+  if (made.error != 0 || made.hung_up) return false;
+  const uroce_handle handle{made.handle(), 0};
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&handle);
+  program.client.Post(UROCE_DESTROY_CQ, {bytes, bytes + sizeof(handle)});
+  return true;
+}
+
+}  // namespace
+
+// A write to the file holds its lock while it waits for the bytes. The daemon that waits for the
+// lock serves nobody.
+std::string LockArena(const std::string& socket_path) {
+  Random random(1);
+  Program program(socket_path, random);
+  if (!program.Make()) return "the daemon does not serve\n";
+  AbsentPage page;
+  if (!page.is_absent()) return "no userfaultfd\n";
+  std::thread writer([&] {
+    (void)!pwrite(program.hello.fds[0].get(), page.get(), kPageBytes,
+                  static_cast<off_t>(UROCE_ARENA_BYTES - kPageBytes));
+  });
+  std::string failure;
+  if (!page.IsAwaited()) failure = "the write does not wait\n";
+  if (failure.empty() && !LeaveQueue(program)) failure = "no queue\n";
+  if (failure.empty() && !AnswersOthers(socket_path)) failure = "the daemon waits for a program\n";
+  page.Release();
+  writer.join();
+  if (!failure.empty()) return failure;
+  return program.client.Receive().error == 0 ? "" : "the queue did not go\n";
+}
+
+// A file that many processes have mapped many times takes the kernel seconds.
+std::string FreePagesOfArena(const std::string& socket_path) {
+  Random random(1);
+  Program program(socket_path, random);
+  if (!program.Make()) return "the daemon does not serve\n";
+  const int file = program.hello.fds[0].get();
+  constexpr off_t kAll = UROCE_ARENA_BYTES;
+  for (const int mode : {FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE,
+                         FALLOC_FL_COLLAPSE_RANGE}) {
+    if (fallocate(file, mode, 0, kAll) == 0) return "fallocate frees pages\n";
+  }
+  if (madvise(program.arena, UROCE_ARENA_BYTES, MADV_REMOVE) == 0) return "madvise frees pages\n";
+  if (ftruncate(file, 0) == 0) return "ftruncate frees pages\n";
+  return "";
+}
+
+}  // namespace uroce::hostile

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two workers: programs and their data on every kind of port, whichever worker owns their queue
+pairs and whichever drives the port."""
+import unittest
+
+from labs.lab import LONG, UdpLab, VethLab, WireLab, find_list
+from labs.memif_lab import MemifLab
+from labs.process import wait_until
+from labs.programs import (data_check, data_check_in_one_process, endless_writes, perftest,
+                           pingpong, seed)
+
+WORKERS = ("--workers", "2")
+ITERATIONS = 2000 if LONG else 100
+DATA_OPS = 20000 if LONG else 800
+FAULTS = "drop=0.01,duplicate=0.01,reorder=0.02"
+
+
+def workers_of(host):
+    return host.dump("stat")["workers"]
+
+
+def both_worked(host):
+    return all(worker["port_xmit_packets"] for worker in workers_of(host))
+
+
+def takes_all_over(host):
+    """Whether each frame that a worker has handed over has been taken. The last ones, of
+    acknowledgements, may be on their way when a program ends."""
+    workers = workers_of(host)
+    return sum(its["handed_over"] - its["taken_over"] for its in workers) == 0
+
+
+class WireWorkersTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab(*WORKERS)
+        cls.addClassCleanup(cls.lab.close)
+
+    def test_pingpong_awake_and_sleeping(self):
+        pingpong(self.lab, "-c", "-n", ITERATIONS)
+        pingpong(self.lab, "-c", "-e", "-n", ITERATIONS)
+
+    def test_data_byte_for_byte(self):
+        data_check(self.lab, "--seed", seed(), "--ops", DATA_OPS)
+        data_check_in_one_process(self.lab, "--seed", seed(), "--ops", DATA_OPS)
+
+    def test_many_queue_pairs_work_on_both(self):
+        for count in (8, 64):
+            perftest(self.lab, "ib_write_bw", "-q", count, "-n", 20, "-s", 4096)
+        self.assertTrue(both_worked(self.lab.a), workers_of(self.lab.a))
+
+    def test_a_killed_program_leaves_nothing_on_either(self):
+        server, client = endless_writes(self, self.lab, "-q", 8)
+        self.assertEqual(sum(w["queue_pairs"] for w in workers_of(self.lab.a)), 16)
+        server.kill()
+        client.kill()
+        wait_until(lambda: not any(w["queue_pairs"] for w in workers_of(self.lab.a)),
+                   "no queue pair")
+        pingpong(self.lab, "-c", "-n", ITERATIONS)
+
+
+class WireWorkersWithFaultsTest(unittest.TestCase):
+    def test_data_byte_for_byte(self):
+        its_seed = seed()
+        print(f"   faults with seed {its_seed}", flush=True)
+        lab = WireLab(*WORKERS, "--fault", f"uroce0:{FAULTS},seed={its_seed}",
+                      "--fault", f"uroce1:{FAULTS},seed={its_seed + 1}")
+        self.addCleanup(lab.close)
+        data_check(lab, "--seed", its_seed, "--ops", DATA_OPS, timeout_s=200)
+
+
+class OneQueuePorts:
+    """Ports with one queue, which one worker drives for both."""
+
+    def test_data_and_many_queue_pairs(self):
+        lab = self.make_lab()
+        self.addCleanup(lab.close)
+        data_check(lab, "--seed", seed(), "--ops", DATA_OPS)
+        # Half of the queue pairs live on the worker that does not drive the port.
+        perftest(lab, "ib_write_bw", "-q", 8, "-n", ITERATIONS, "-s", 4096)
+        perftest(lab, "ib_send_bw", "-q", 2, "-n", ITERATIONS, "-s", 4096)
+        handed = sum(worker["handed_over"] for worker in workers_of(lab.a))
+        wait_until(lambda: takes_all_over(lab.a), "the other worker to take all over")
+        full = sum(worker["rx_cross_worker_full"] for worker in workers_of(lab.a))
+        device = find_list(lab.a.dump("stat"))[0]["counters"]
+        self.assertEqual(full, device["rx_cross_worker_full"])
+        self.assertGreater(handed, 0)
+
+
+class VethWorkersTest(OneQueuePorts, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return VethLab(9000, *WORKERS)
+
+
+class UdpWorkersTest(OneQueuePorts, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return UdpLab(9000, *WORKERS)
+
+
+class QueueForEachWorker:
+    """The kernel spreads flows over the queues, and not by their queue pairs: what a worker gets
+    for one of the other it hands over."""
+
+    WAYS = ("port_rcv_packets", "port_xmit_packets")
+    LOST = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rx_unknown_qpn",
+            "rx_icrc_encapsulated", "rx_cross_worker_full", "port_xmit_discards")
+
+    def test_no_flow_is_lost_and_each_reaches_its_worker(self):
+        lab = self.make_lab()
+        self.addCleanup(lab.close)
+        for version in (4, 6):
+            # What is under way fits a receive buffer of 208 KB.
+            for tool in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
+                # A worker that has no CPU for a while causes no ACK timeout.
+                perftest(lab, tool, "-q", 16, "-n", ITERATIONS, "-s", 1024, "-t", 2, "-u", 20,
+                         version=version)
+        for host in (lab.a, lab.b):
+            counters = host.counters()
+            lost = {name: counters[f"counters.{name}"] for name in self.LOST}
+            self.assertEqual(lost, dict.fromkeys(self.LOST, 0))
+            workers = workers_of(host)
+            for worker in workers:
+                self.assertGreater(min(worker[way] for way in self.WAYS), 0, workers)
+            self.assertGreater(sum(worker["handed_over"] for worker in workers), 0)
+            wait_until(lambda end=host: takes_all_over(end), "the other worker to take all over")
+        for service in (("rc",), ("ud",), ("uc", "--max-bytes", 4000)):
+            for version in (4, 6):
+                with self.subTest(service=service[0], version=version):
+                    data_check(lab, "--service", *service, "--seed", seed(), "--ops", DATA_OPS,
+                               version=version)
+
+
+class UdpQueuesTest(QueueForEachWorker, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return UdpLab(9000, *WORKERS, place="eth0,queues=2")
+
+
+class MemifWorkersTest(OneQueuePorts, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return MemifLab(*WORKERS)

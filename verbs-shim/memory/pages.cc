@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs-shim/memory/pages.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "verbs-shim/memory/system_call.h"
+
+namespace uroce::memory {
+namespace {
+
+// An entry of /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst of Linux).
+constexpr uint64_t kPresent = uint64_t{1} << 63;
+constexpr uint64_t kSwapped = uint64_t{1} << 62;
+
+/// The kernel shows a page that is write-protected and was never touched as swapped, too.
+bool HasContents(uint64_t entry, uint64_t page) {
+  return (entry & kPresent) != 0 || ((entry & kSwapped) != 0 && !IsZeroPage(page));
+}
+
+}  // namespace
+
+void UsedPages::FindTouched(int64_t page_map, AddressRange chunk) {
+  chunk_ = chunk;
+  for (uint64_t& bits : bits_) bits = ~uint64_t{0};
+  uint64_t entries[kPages];
+  const uint64_t pages = (chunk.end - chunk.start) / kPageBytes;
+  const auto bytes = static_cast<int64_t>(pages * sizeof(entries[0]));
+  const uint64_t offset = chunk.start / kPageBytes * sizeof(entries[0]);
+  if (page_map < 0 || SystemCall(SYS_pread64, page_map, entries, bytes, offset) != bytes) return;
+  for (uint64_t page = 0; page < pages; ++page) {
+    if (HasContents(entries[page], chunk.start + page * kPageBytes)) continue;
+    bits_[page / 64] &= ~(uint64_t{1} << page % 64);
+  }
+}
+
+bool FilePages::FindRun(uint64_t offset, uint64_t limit) {
+  const int64_t data = SystemCall(SYS_lseek, file_, offset, SEEK_DATA);
+  if (data == -ENXIO) {  // There is none up to the file's end.
+    run_ = {UINT64_MAX, UINT64_MAX};
+    return true;
+  }
+  const bool is_behind = data >= 0 && static_cast<uint64_t>(data) >= limit;
+  const int64_t hole = data < 0 || is_behind ? data : SystemCall(SYS_lseek, file_, data, SEEK_HOLE);
+  if (hole < 0) return false;
+  run_ = {static_cast<uint64_t>(data), static_cast<uint64_t>(hole)};
+  return true;
+}
+
+void FilePages::Copy(uint64_t from, uint64_t mapped, uint64_t length, uint64_t to) {
+  const uint64_t limit = from + length;
+  for (uint64_t at = from; at < limit; at = run_.end) {
+    if (!run_.Contains(at) && !FindRun(at, limit)) {
+      return CopyUsedPages(to + (at - from), mapped + (at - from), limit - at);
+    }
+    if (run_.start >= limit) return;
+    const uint64_t begin = run_.start > at ? run_.start : at;
+    const uint64_t end = run_.end < limit ? run_.end : limit;
+    CopyUsedPages(to + (begin - from), mapped + (begin - from), end - begin);
+  }
+}
+
+}  // namespace uroce::memory

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contents of pages: which pages of a range have any, and copies of them, without libc.
+#pragma once
+
+#include <cstdint>
+
+#include "verbs-shim/memory/maps.h"
+
+namespace uroce::memory {
+
+// ---- Copying without libc ----
+
+/// Not memcpy: under a sanitizer the program has its own memcpy, which rejects freed memory.
+inline void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
+#if defined(__x86_64__)
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+#else
+  const auto move = [&]<typename Word>(Word) {
+    for (; length >= sizeof(Word); length -= sizeof(Word)) {
+      *reinterpret_cast<volatile Word*>(to) = *reinterpret_cast<const volatile Word*>(from);
+      to += sizeof(Word);
+      from += sizeof(Word);
+    }
+  };
+  move(uint64_t{});
+  move(uint8_t{});
+#endif
+}
+
+inline bool IsZeroPage(uint64_t page) {
+  const auto* words = reinterpret_cast<const uint64_t*>(page);
+  constexpr uint64_t kWords = kPageBytes / sizeof(uint64_t);
+  for (uint64_t i = 0; i < kWords; i += 8) {
+    uint64_t any = 0;
+    for (uint64_t j = 0; j < 8; ++j) any |= words[i + j];
+    if (any != 0) return false;
+  }
+  return true;
+}
+
+/// Copies whole pages to memory that was never touched. Pages of zeros are skipped, and use no
+/// memory.
+inline void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
+  for (uint64_t at = 0; at < length; at += kPageBytes) {
+    if (!IsZeroPage(from + at)) CopyBytes(to + at, from + at, kPageBytes);
+  }
+}
+
+// ---- Pages without contents ----
+
+/// Pages are exchanged in chunks, so that the exchange needs little memory besides, and so that
+/// writers wait for one chunk alone. All but the last end at a multiple of its size, and so divide
+/// no huge page.
+inline constexpr uint64_t kChunkBytes = 4 << 20;
+constexpr AddressRange FirstChunk(AddressRange pages) {
+  if (pages.end - pages.start <= kChunkBytes) return pages;
+  return {pages.start, (pages.start / kChunkBytes + 1) * kChunkBytes};
+}
+
+/// The pages of one chunk that have contents. Makes raw system calls only and writes nothing but
+/// itself and the stack.
+class UsedPages {
+ public:
+  /// Finds the pages of private anonymous memory that were ever touched, as /proc/self/pagemap
+  /// (`page_map`, an fd or a negative errno) tells. Where it does not tell, all pages count as
+  /// used.
+  void FindTouched(int64_t page_map, AddressRange chunk);
+
+  /// Calls `visit(run)` for each run of used pages, in rising addresses, until one returns another
+  /// value than 0. Returns this value, or 0.
+  template <typename Visit>
+  int64_t ForEachRun(Visit&& visit) const {
+    const uint64_t pages = (chunk_.end - chunk_.start) / kPageBytes;
+    for (uint64_t page = 0; page < pages; ++page) {
+      if (!IsUsed(page)) continue;
+      const uint64_t first = page;
+      while (page < pages && IsUsed(page)) ++page;
+      const int64_t result =
+          visit(AddressRange{chunk_.start + first * kPageBytes, chunk_.start + page * kPageBytes});
+      if (result != 0) return result;
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr uint64_t kPages = kChunkBytes / kPageBytes;
+
+  bool IsUsed(uint64_t page) const { return (bits_[page / 64] >> page % 64 & 1) != 0; }
+
+  AddressRange chunk_ = {0, 0};
+  uint64_t bits_[kPages / 64];
+};
+
+/// The pages of a memfd that its holes leave. Raw system calls only.
+class FilePages {
+ public:
+  /// `file`: the memfd; with a negative number its holes are not known, and reading them brings in
+  /// pages.
+  explicit FilePages(int64_t file) : file_(file) {}
+
+  /// Copies the pages from offset `from` of the file on, `length` bytes that are mapped at
+  /// `mapped`, to memory at `to` that was never touched. Offsets rise from call to call.
+  void Copy(uint64_t from, uint64_t mapped, uint64_t length, uint64_t to);
+
+ private:
+  /// Finds the next run of pages at or after `offset`; of one at or after `limit` only its start.
+  /// False: the kernel does not tell.
+  bool FindRun(uint64_t offset, uint64_t limit);
+
+  int64_t file_;
+  // Offsets of pages that are there, which is all that holds for a later call: a hole may have got
+  // a page since. The search for a run's end takes time in proportion to its length.
+  AddressRange run_ = {0, 0};
+};
+
+}  // namespace uroce::memory
