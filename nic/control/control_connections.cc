@@ -62,7 +62,11 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
 
 ControlConnections::~ControlConnections() = default;
 
-void ControlConnections::Clear() { connections_.clear(); }
+void ControlConnections::Clear() {
+  context_.loop.Cancel(burial_);
+  ended_.clear();
+  connections_.clear();
+}
 
 void ControlConnections::Admit(Fd socket) {
   ucred credentials{};
@@ -107,7 +111,7 @@ void ControlConnections::EndStruck() {
 // the callback.
 void ControlConnections::End(ControlConnection& connection) {
   connection.StopHearing();
-  if (ended_.empty()) context_.loop.After(Nanos(0), [this] { Bury(); });
+  if (ended_.empty()) burial_ = context_.loop.After(Nanos(0), [this] { Bury(); });
   if (std::ranges::find(ended_, connection.client().id()) == ended_.end())
     ended_.push_back(connection.client().id());
 }
@@ -123,7 +127,7 @@ void ControlConnections::Bury() {
     connections_.erase(first);
     ended_.pop_front();
   } while (!ended_.empty() && !is_over());
-  if (!ended_.empty()) context_.loop.After(Nanos(0), [this] { Bury(); });
+  if (!ended_.empty()) burial_ = context_.loop.After(Nanos(0), [this] { Bury(); });
 }
 
 void ControlConnections::TellOmissions(Nanos now) {

@@ -67,6 +67,8 @@ class ControlConnections {
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::unique_ptr<ControlConnection>> connections_;
   std::deque<uint32_t> ended_;
+  // The timer of Bury, while `ended_` has connections.
+  EventLoop::Id burial_ = 0;
 };
 
 }  // namespace uroce::nic

@@ -1,25 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Ceph cluster of one monitor and one OSD, by the lines of docs/guide/ceph.md: in one directory,
-without keys, its data in memory."""
+with keys, its data in memory."""
+import glob
+import json
 import os
 import shutil
 import uuid
 
-from labs.process import run, wait_until
+from labs.process import Failed, run, run_status, wait_until
 
-PROGRAMS = ("ceph-mon", "ceph-osd", "ceph", "rados", "monmaptool")
+PROGRAMS = ("ceph-mon", "ceph-osd", "ceph", "rados", "ceph-authtool", "monmaptool")
 PACKAGES = "ceph-mon ceph-osd ceph-common"
 POOL = "pool"
+# Who has a key, and what each may do.
+ENTITIES = (("mon.", ("mon", "allow *")),
+            ("client.admin", ("mon", "allow *"), ("osd", "allow *")),
+            ("osd.0", ("mon", "allow profile osd"), ("osd", "allow *")))
 # What a cluster of one OSD needs, and files below the directory in place of /etc, /var and /run.
+# With keys, because without them the first request of a client or an OSD can overtake the monitor's
+# map within Ceph's own threads: the monitor then refuses it by EPERM, "wrong fsid".
 SETTINGS = """[global]
 fsid = {fsid}
 mon_host = v1:{address}:{port}
 public_addr = {address}
 cluster_addr = {address}
 ms_bind_msgr2 = false
-auth_cluster_required = none
-auth_service_required = none
-auth_client_required = none
+auth_cluster_required = cephx
+auth_service_required = cephx
+auth_client_required = cephx
 osd_pool_default_size = 1
 osd_pool_default_min_size = 1
 osd_crush_chooseleaf_type = 0
@@ -68,19 +76,38 @@ class Cluster:
 
     def _start(self, address):
         settings = ("-c", self.settings_file)
-        with open(f"{self._directory}/keyring", "w", encoding="ascii"):
-            pass
+        keyring = f"{self._directory}/keyring"
+        run(["ceph-authtool", "--create-keyring", keyring])
+        for name, *caps in ENTITIES:
+            words = [word for subject, cap in caps for word in ("--cap", subject, cap)]
+            run(["ceph-authtool", keyring, "--gen-key", "-n", name, *words])
         monmap, osd_uuid = f"{self._directory}/monmap", uuid.uuid4()
         fsid = self._settings.split("fsid = ")[1].split()[0]
         run(["monmaptool", "--create", "--fsid", fsid, "--addv", "a", address, monmap])
-        run(["ceph-mon", *settings, "-i", "a", "--mkfs", "--monmap", monmap])
+        run(["ceph-mon", *settings, "-i", "a", "--mkfs", "--monmap", monmap,
+             "--keyring", keyring])
         self._daemons.append(self._server.start("ceph-mon", *settings, "-i", "a", "-f"))
+        wait_until(self._has_quorum, "the first quorum of the monitor")
         self.command("osd", "new", osd_uuid, 0)
         self.command("osd", "crush", "add", "osd.0", 1, "root=default", "host=host")
         self._server.run("ceph-osd", *settings, "-i", 0, "--mkfs", "--osd-uuid", osd_uuid)
         self._daemons.append(self._server.start("ceph-osd", *settings, "-i", 0, "-f"))
         self.command("osd", "pool", "create", POOL, 8)
-        wait_until(lambda: "1 up" in self.command("osd", "stat"), "the OSD")
+        wait_until(self._has_osd, "the OSD")
+
+    def _has_quorum(self):
+        """Until its first map is committed, a monitor closes the connections that it accepted."""
+        sockets = glob.glob(f"{self._directory}/mon.a.*.asok")
+        status, text = run_status(["ceph", "--admin-daemon", *sockets[:1], "mon_status"])
+        if status or "{" not in text:
+            return False
+        answer = json.loads(text[text.index("{"):])
+        return answer["state"] == "leader" and answer["monmap"]["epoch"] > 0
+
+    def _has_osd(self):
+        if not self.osd.running():
+            raise Failed(f"ended by itself: {self.osd.describe()}")
+        return "1 up" in self.command("osd", "stat")
 
     def command(self, *words):
         return self._server.run("ceph", "-c", self.settings_file, *words)

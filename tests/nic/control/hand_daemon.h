@@ -41,6 +41,7 @@ class HandDaemon {
   }
   ~HandDaemon() {
     server_.reset();
+    Turn();  // The server has left no callback.
     nic_.reset();
     rmdir(directory_.c_str());
   }
