@@ -27,7 +27,8 @@
 namespace uroce::nic {
 namespace {
 
-constexpr time_t kThreadPatienceS = 1;
+// One look a second: on a busy machine a thread may not run for seconds.
+constexpr int kThreadLooks = 30;
 
 // System calls that no part of the daemon makes, and that would help an attacker.
 constexpr const char* kRefusedCalls[] = {
@@ -63,14 +64,21 @@ void ShedInThisThread(int /*signal*/) {
   errno = before;
 }
 
-bool AwaitThread() {
-  timespec until = {};
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += kThreadPatienceS;
-  int result = 0;
-  while ((result = sem_timedwait(&g_shedding.done, &until)) != 0 && errno == EINTR) {
+/// Whether `thread` has dropped its capabilities, or has ended, before the patience ends.
+bool AwaitThread(pid_t thread) {
+  for (int looks = 0; looks < kThreadLooks; ++looks) {
+    timespec until = {};
+    clock_gettime(CLOCK_REALTIME, &until);
+    ++until.tv_sec;
+    int result = 0;
+    while ((result = sem_timedwait(&g_shedding.done, &until)) != 0 && errno == EINTR) {
+    }
+    if (result == 0) return true;
+    if (syscall(SYS_tgkill, getpid(), thread, 0) == 0) continue;
+    sem_trywait(&g_shedding.done);  // It may have ended right behind its handler.
+    return true;
   }
-  return result == 0;
+  return false;
 }
 
 std::set<pid_t> OtherThreads() {
@@ -110,7 +118,7 @@ absl::Status ShedInOtherThreads() {
     for (const pid_t thread : OtherThreads()) {
       if (!done.insert(thread).second || !HasCapabilities(thread)) continue;
       if (syscall(SYS_tgkill, getpid(), thread, SIGRTMIN) != 0) continue;  // It has ended.
-      if (!AwaitThread()) {
+      if (!AwaitThread(thread)) {
         status = absl::InternalError(absl::StrCat("thread ", thread, " keeps its capabilities"));
         break;
       }

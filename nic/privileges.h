@@ -30,7 +30,7 @@ bool IsInAnothersDirectory(const std::string& path);
 /// no_new_privs so that none can be gained. A filter of system calls makes execve, ptrace, mount,
 /// unshare, init_module and similar calls fail with EPERM. Threads that start later inherit all of
 /// this. Other calls do not become slower. Errors: one line, when a thread that has a capability
-/// does not take part within a second, or the kernel lacks seccomp.
+/// neither takes part nor ends within 30 seconds, or the kernel lacks seccomp.
 absl::Status LimitPrivileges(uint64_t capabilities);
 
 }  // namespace uroce::nic
