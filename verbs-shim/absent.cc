@@ -80,7 +80,8 @@ verbs_ex_private* MakePrivatePart() {
   auto* make =
       reinterpret_cast<MakeContext*>(FindReal("_verbs_init_and_alloc_context", "IBVERBS_PRIVATE"));
   if (make == nullptr) return nullptr;
-  // The library counts the users of a device in memory of its own behind the public part.
+  // The library counts the users of a device behind the public part, in memory that the library
+  // allocates.
   struct {
     ibv_device verbs;
     uint64_t of_the_library[64];

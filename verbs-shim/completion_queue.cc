@@ -55,8 +55,8 @@ int ResizeCq(CompletionQueue& cq, int cqe) {
   if (cqe < 1 || static_cast<uint32_t>(cqe) > Ours(cq.verbs.context)->device->info.max_cqe) {
     return EINVAL;
   }
-  // Rings have up to twice the entries that were asked for, and pages of their own. A ring out of
-  // reach would be the end of this queue: the daemon has given up the old one.
+  // Rings have up to twice the entries that were asked for, and share no page. A ring out of reach
+  // would be the end of this queue: the daemon has given up the old one.
   constexpr uint64_t kPage = 1 << 20;
   const uint64_t ring_bytes = 2 * static_cast<uint64_t>(cqe) * sizeof(uroce_cqe) + kPage;
   if (!connection.CanReachMore(connection.worker_count() * ring_bytes)) return ENOMEM;

@@ -118,7 +118,7 @@ EventTable::Found EventStream::TakeFirst(EventTable& table, int fd, const uroce_
     memmove(ahead_, ahead_ + 1, --count_ * kRecordBytes);
     found = Find(table, of_completions, record, object);
   }
-  // Another thread may have dropped records while this one held a record of its own.
+  // Another thread may have dropped records while this one held its own record.
   DropEndedLocked(table, fd);
   return found;
 }

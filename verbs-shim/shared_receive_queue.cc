@@ -112,7 +112,7 @@ int Modify(SharedReceiveQueue& srq, const ibv_srq_attr& attributes, int mask) {
   const SpinGuard guard(srq.lock);
   const uroce_modify_srq request = {srq.verbs.handle, static_cast<uint32_t>(mask),
                                     attributes.max_wr, attributes.srq_limit};
-  // As for ResizeCq: twice the requests, and pages of its own.
+  // As for ResizeCq: twice the requests, and pages that it shares with no other ring.
   constexpr uint64_t kSlot = 2 * (sizeof(uroce_recv_wqe) + UROCE_MAX_SGE * sizeof(uroce_sge));
   constexpr uint64_t kPage = 1 << 20;
   const bool resizes = (mask & IBV_SRQ_MAX_WR) != 0;

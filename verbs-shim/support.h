@@ -18,8 +18,8 @@
 
 namespace uroce::shim {
 
-/// Makes a zeroed and constructed object in cache lines of its own, or returns null. `Free` frees
-/// it; T needs no destructor.
+/// Makes a zeroed and constructed object that shares no cache line with others, or returns null.
+/// `Free` frees it; T needs no destructor.
 template <typename T>
 T* Make() {
   constexpr size_t kLine = 64;
@@ -45,8 +45,8 @@ class MutexLock {
 };
 
 /// Keeps the thread from being cancelled in a scope that makes system calls. Verbs are no
-/// cancellation points, except those that wait for an event: programs hold locks of their own
-/// around them, and a thread that ends inside keeps the shim's.
+/// cancellation points, except those that wait for an event: programs hold their locks around them,
+/// and a thread that ends inside keeps the shim's.
 class CancelOff {
  public:
   CancelOff() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_); }

@@ -23,8 +23,8 @@ constexpr uint16_t kMaxQueues = 64;  // As many as a word has bits.
 /// The most room in a ring that is reported: senders need to know no more.
 constexpr uint32_t kEnoughRoom = 64;
 
-/// The frames that arrive at one end: a lane from each of the other end's queues to each of its
-/// own.
+/// The frames that arrive at one end: a lane from each queue of the other end to each queue of this
+/// end.
 class Inlet {
  public:
   Inlet(uint16_t queues, uint32_t depth_frames) : queues_(queues), bells_(queues) {
@@ -35,7 +35,7 @@ class Inlet {
   FrameQueue& Lane(uint16_t from, uint16_t to) { return *lanes_[uint32_t{from} * queues_ + to]; }
   Bell& BellOf(uint16_t queue) { return bells_[queue]; }
 
-  /// Its end is gone. Nobody takes frames from now on but Drain.
+  /// Its end is gone. From now on only Drain takes frames.
   void Abandon() { is_abandoned_.store(true, std::memory_order_relaxed); }
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_relaxed); }
   /// Frees the frames that an abandoned inlet has got, and returns their number.
@@ -150,8 +150,8 @@ uint16_t CablePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t co
   return Taken(frames, sent, count);
 }
 
-/// How many of `count` frames are taken when `sent` have found room: all of them if nobody makes
-/// room any more.
+/// How many of `count` frames are taken when `sent` have found room: all of them if the other end
+/// has gone.
 uint16_t CablePort::Taken(rte_mbuf** frames, uint16_t sent, uint16_t count) {
   if (sent == count || !out_->is_abandoned()) return sent;
   rte_pktmbuf_free_bulk(frames + sent, static_cast<unsigned>(count - sent));

@@ -46,7 +46,7 @@ struct DriverRules {
   uint32_t own_pool_frame_bytes = 0;
   /// The largest Ethernet payload of its frames. 0: the limit is what a frame of the pool holds.
   uint32_t mtu_limit = 0;
-  /// The device has no address of its own: the port makes up one, which is the same at each start.
+  /// The device has no address: the port makes up one, which is the same at each start.
   bool made_up_mac = false;
   /// The device itself must be told the MTU.
   bool sets_mtu = false;

@@ -298,7 +298,7 @@ absl::StatusOr<StartedDevice> StartDevice(const DeviceArguments& arguments,
   return attempt.Start(false, pool);
 }
 
-/// From here on the device has an owner, so that nobody opens it twice.
+/// From here on the device has an owner, so that no second port opens it.
 bool Claim(uint16_t port_id) {
   static const uint64_t us = [] {
     uint64_t id = RTE_ETH_DEV_NO_OWNER;

@@ -69,8 +69,8 @@ absl::Status WriteFlowControl(const DeviceArguments& arguments, uint16_t port_id
                               FlowControl flow_control);
 
 /// Whether an extended statistic of a driver counts pause frames, and in which direction. Drivers
-/// use names of their own, such as "rx_flow_control_xoff_packets" and "tx_pause_frames". Frames
-/// that end a pause (XON), and durations, are left out.
+/// use their own names, such as "rx_flow_control_xoff_packets" and "tx_pause_frames". Frames that
+/// end a pause (XON), and durations, are left out.
 enum class PauseStatistic : uint8_t { kNone, kReceived, kSent };
 PauseStatistic PauseStatisticOf(absl::string_view name);
 

@@ -27,10 +27,10 @@ namespace {
 
 constexpr uint16_t kTransmitRoomFrames = 256;
 constexpr uint16_t kEarlyFrames = 32;
-/// How long a device may refuse frames before they are dropped. Some drivers refuse for ever the
-/// frames that they cannot send, and so does a device whose peer is gone. A device that lets the
-/// other end pause it refuses for as long as that lasts; switches end long pauses after a part of a
-/// second, too.
+/// How long a device may refuse frames before they are dropped. Some drivers refuse without limit
+/// the frames that they cannot send, and so does a device whose peer is gone. A device that lets
+/// the other end pause it refuses for as long as that lasts; switches end long pauses after a part
+/// of a second, too.
 constexpr Nanos kRefusalLimit{10'000'000};
 constexpr Nanos kPauseLimit{1'000'000'000};
 
@@ -365,7 +365,7 @@ void DpdkPort::Reconnect(WhileIdle while_idle) {
 /// Whether another interface now has the name of the one that the device was opened on.
 bool DpdkPort::HasOtherInterface() const {
   const std::string interface = arguments_.Interface();
-  // A closed device keeps the frames of its own pool that it held.
+  // A closed device keeps the frames that it held if they are of its pool.
   if (interface.empty() || arguments_.rules().own_pool_frame_bytes != 0) return false;
   const absl::StatusOr<InterfaceState> kernel = ReadInterface(interface);
   return kernel.ok() && kernel->ifindex != ifindex_;

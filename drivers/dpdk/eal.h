@@ -40,8 +40,8 @@ inline constexpr uint32_t kRoceFrameBytes = 4352;
 uint32_t RequiredFrameBytes(uint32_t mtu_bytes);
 
 /// A pool of `count` single-segment mbufs, each with room for `frame_bytes` behind the headroom.
-/// Threads that allocate often call rte_thread_register to get a cache of their own. The pool's
-/// memory is on `numa_node` when DPDK has memory there; -1: any node.
+/// Threads that allocate often call rte_thread_register to get their own cache. The pool's memory
+/// is on `numa_node` when DPDK has memory there; -1: any node.
 absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes, uint32_t count,
                                       int numa_node = -1);
 

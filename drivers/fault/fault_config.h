@@ -88,8 +88,8 @@ struct FaultConfig {
 /// Parses "seed=1,drop=0.01,duplicate=0.01,reorder=0.02,delay=10us,corrupt=0.001,ce=0.01,dir=both,
 /// link=down", or any of these keys in any order. Behind them rules may follow, each of which
 /// begins with "rule=ACTION", of drop, duplicate, corrupt, mark, delay:TIME, reorder or
-/// reorder:FRAMES, and goes on with keys of its own: qpn, opcode, dir, nth, every, count. With
-/// `nth` alone a rule acts once. Errors name the key, the value and what would be right.
+/// reorder:FRAMES, and goes on with its own keys: qpn, opcode, dir, nth, every, count. With `nth`
+/// alone a rule acts once. Errors name the key, the value and what would be right.
 absl::StatusOr<FaultConfig> ParseFault(const std::string& text);
 
 }  // namespace uroce::drivers

@@ -54,7 +54,7 @@ class FaultLane {
   void Put(rte_mbuf* frame, Nanos now);
   /// Yields up to `count` frames that are due, in the order in which they leave.
   uint16_t Take(rte_mbuf** frames, uint16_t count, Nanos now);
-  /// Puts frames that nobody took back to the front, in their order.
+  /// Puts frames that the other end refused back to the front, in their order.
   void Untake(rte_mbuf* const* frames, uint16_t count);
 
   /// Whether frames may bypass the lane: it makes no faults and holds no frames.

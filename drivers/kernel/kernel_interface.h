@@ -28,7 +28,7 @@ struct InterfaceState {
 /// names the interface.
 absl::StatusOr<InterfaceState> ReadInterface(const std::string& name);
 
-/// The command that has the kernel set the link pause of its own `interface`.
+/// The command by which an administrator sets the link pause of the kernel's `interface`.
 std::string EthtoolCommand(const std::string& interface, FlowControl flow_control);
 
 /// A capability, and its name for messages.

@@ -129,7 +129,7 @@ Message MakeMessage(MessageType type) {
 
 /// A message with fds, and what the side thread finds out about them. Destroyed on that thread too.
 struct MemifConnection::Inspection {
-  std::shared_ptr<StrangerSocket> socket;
+  std::shared_ptr<UntrustedSocket> socket;
   std::shared_ptr<Fd> done;  ///< Written when the thread is done.
   Message message{};
   absl::Status status;  ///< Why the message is refused.
@@ -165,7 +165,7 @@ MemifConnection::MemifConnection(const MemifConfig& config, Fd socket, EventSign
       signal_(signal),
       pool_(pool),
       thread_(std::make_shared<SideThread>(std::move(held))),
-      socket_(std::make_shared<StrangerSocket>(std::move(socket), thread_)),
+      socket_(std::make_shared<UntrustedSocket>(std::move(socket), thread_)),
       inspected_(std::make_shared<Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
   events_.Add(inspected_->get());
   events_.Add(socket_->fd());
@@ -204,16 +204,16 @@ bool MemifConnection::ReadOne() {
       socket_->Receive({reinterpret_cast<uint8_t*>(&message), sizeof(message)});
   absl::Status status;
   switch (outcome) {
-    case StrangerSocket::Outcome::kNothing:
+    case UntrustedSocket::Outcome::kNothing:
       return false;
-    case StrangerSocket::Outcome::kHangup:
+    case UntrustedSocket::Outcome::kHangup:
       state_ = State::kEnded;
       reason_ = "the peer is gone";
       return false;
-    case StrangerSocket::Outcome::kFds:
+    case UntrustedSocket::Outcome::kFds:
       status = StartInspection();
       break;
-    case StrangerSocket::Outcome::kMessage:
+    case UntrustedSocket::Outcome::kMessage:
       status = bytes == sizeof(message) ? OnMessage(message, nullptr) : WrongSize();
       break;
   }

@@ -23,8 +23,8 @@ namespace uroce::drivers {
 
 // ---- the control socket: a server listens on it, and a client connects to it ----
 
-/// Listens at `path`, and replaces a socket file that nobody serves. Errors name path and reason: a
-/// live server, another kind of file, a directory that is missing or not writable.
+/// Listens at `path`, and replaces a socket file that no server listens at. Errors name path and
+/// reason: a live server, another kind of file, a directory that is missing or not writable.
 absl::StatusOr<Fd> ListenForMemif(const std::string& path);
 
 /// A socket connected to the server at `path`; empty while no server listens there.
@@ -40,9 +40,9 @@ Fd AcceptMemif(int listener);
 /// Destruction unmaps the memory that these two use. It has a field for each thing that the
 /// handshake agrees on, and for what is shared with the thread below.
 ///
-/// A stranger's fd may block the thread that receives it, looks at it or closes it. So a thread of
-/// the connection, which nobody waits for, receives each message with fds, and checks, maps and
-/// closes the fds. The control thread only learns the outcome.
+/// A peer's fd may block the thread that receives it, looks at it or closes it. So each connection
+/// has a side thread, which receives each message with fds, and checks, maps and closes the fds.
+/// The control thread never waits for it, and only learns the outcome.
 class MemifConnection {
  public:
   enum class State : uint8_t { kHandshake, kConnected, kEnded };
@@ -110,7 +110,7 @@ class MemifConnection {
   EventSignal* const signal_;
   rte_mempool* const pool_;
   const std::shared_ptr<SideThread> thread_;
-  const std::shared_ptr<StrangerSocket> socket_;
+  const std::shared_ptr<UntrustedSocket> socket_;
   const std::shared_ptr<Fd> inspected_;  ///< An eventfd that the side thread writes.
   Epoll events_;                         ///< `inspected_`, and `socket_` except in an inspection.
   std::shared_ptr<Inspection> inspection_;

@@ -258,7 +258,8 @@ absl::StatusOr<std::unique_ptr<Port>> OpenPort(const MemifConfig& kind, const Po
   absl::StatusOr<EventSignal> signal = EventSignal::Make();
   absl::Status status = signal.status();
   if (!kind.is_server) status.Update(CheckMemifDirectory(kind.socket));
-  // The listener comes last, since strangers connect at once: from here on only the port closes it.
+  // The listener comes last, since any process may connect at once: from here on only the port
+  // closes it.
   absl::StatusOr<Fd> listener = Fd();
   if (status.ok() && kind.is_server) listener = ListenForMemif(kind.socket);
   status.Update(listener.status());

@@ -30,7 +30,7 @@ absl::StatusOr<MemifMemory> Map(Fd fd, uint64_t size_bytes) {
   void* const data = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "memif: mmap");
   absl::StatusOr<GuardedMapping> guarded =
-      GuardedMapping::Make(Mapping(data, mapped_bytes), MappingGuard::kNobody);
+      GuardedMapping::Make(Mapping(data, mapped_bytes), MappingGuard::kNoOwner);
   if (!guarded.ok()) return guarded.status();
   return MemifMemory{std::move(fd), *std::move(guarded), size_bytes};
 }

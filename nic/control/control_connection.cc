@@ -252,9 +252,9 @@ bool ControlConnection::AwaitReader() {
 bool ControlConnection::ReadOne() {
   alignas(8) uint8_t buffer[kMaxRequestBytes];
   const auto [outcome, bytes] = socket_.Receive(buffer);
-  if (outcome == StrangerSocket::Outcome::kNothing) return false;
-  if (outcome != StrangerSocket::Outcome::kMessage) {
-    End(outcome == StrangerSocket::Outcome::kFds ? "a request carried fds" : kHungUp);
+  if (outcome == UntrustedSocket::Outcome::kNothing) return false;
+  if (outcome != UntrustedSocket::Outcome::kMessage) {
+    End(outcome == UntrustedSocket::Outcome::kFds ? "a request carried fds" : kHungUp);
     return false;
   }
   Reply reply;

@@ -76,7 +76,7 @@ class ControlConnection {
   Admission::Place place_;
   /// Handles all fds that the program hands over. It keeps the place while it hangs.
   std::shared_ptr<SideThread> files_thread_;
-  StrangerSocket socket_;
+  UntrustedSocket socket_;
   Fd pidfd_;
   EventLoop::Id watch_ = 0;
   EventLoop::Id death_watch_ = 0;

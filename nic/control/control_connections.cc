@@ -84,7 +84,7 @@ void ControlConnections::Admit(Fd socket) {
 // Sends the answer to the client's first command, whatever the command is.
 void ControlConnections::TurnAway(Fd socket, uid_t uid, const absl::Status& status) {
   static_cast<void>(SendReply(socket.get(), status, Reply()));
-  const StrangerSocket ended(std::move(socket), nic_.user(uid).refusals_thread);
+  const UntrustedSocket ended(std::move(socket), nic_.user(uid).refusals_thread);
   if (!context_.log_budget.Take(uid, Nic::Now())) return;
   LogWarning("a program was turned away: {}", std::string(status.message()));
 }

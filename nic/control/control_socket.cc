@@ -35,7 +35,7 @@ namespace {
 
 /// What to do about a file of another user at the path of the socket or of its lock.
 constexpr char kForeignFileRemedy[] =
-    "; remove it, or give a --socket in a directory where nobody else makes files";
+    "; remove it, or give a --socket in a directory where no other user makes files";
 
 constexpr uint64_t Bit(int signal) { return uint64_t{1} << (signal - 1); }
 constexpr uint64_t kEnds = Bit(SIGTERM) | Bit(SIGINT) | Bit(SIGKILL);
@@ -139,7 +139,7 @@ absl::StatusOr<SocketLock> SocketLock::Take(const std::string& socket_path) {
   }
   return absl::AlreadyExistsError(absl::StrCat("--socket: ", socket_path,
                                                ": another uroced serves it; stop that one, or give "
-                                               "this one a --socket of its own"));
+                                               "this one its own --socket"));
 }
 
 SocketLock::~SocketLock() {

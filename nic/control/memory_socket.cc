@@ -237,7 +237,7 @@ bool CouldEndDaemon(const Lender& lender) {
 
 /// The findings of the side thread, where it is also destroyed.
 struct MemorySocket::Inspection {
-  std::shared_ptr<StrangerSocket> socket;
+  std::shared_ptr<UntrustedSocket> socket;
   std::shared_ptr<SideThread> thread;
   Lender lender;
   uroce_lend request{};
@@ -288,7 +288,7 @@ MemorySocket::MemorySocket(EventLoop& loop, BackgroundTasks& background_tasks, P
       lender_(lender),
       place_(std::move(place)),
       thread_(std::move(thread)),
-      socket_(std::make_shared<StrangerSocket>(std::move(socket), thread_)) {
+      socket_(std::make_shared<UntrustedSocket>(std::move(socket), thread_)) {
   Watch();
 }
 

@@ -99,7 +99,7 @@ class MemorySocket {
   const Lender lender_;
   const Admission::Place place_;
   const std::shared_ptr<SideThread> thread_;
-  const std::shared_ptr<StrangerSocket> socket_;
+  const std::shared_ptr<UntrustedSocket> socket_;
   EventLoop::Id watch_ = 0;
   BackgroundTasks::Id task_ = 0;
 };

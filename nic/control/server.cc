@@ -60,7 +60,7 @@ void ServedAddresses::Update(const NicDevice& device) {
   if (shared.empty()) return;
   LogWarning(
       "{}: another NIC of uroced serves {} on {} too: both get the packets, and connections may be "
-      "refused by the wrong one; give each NIC addresses of its own (uroce doctor names the "
+      "refused by the wrong one; give each NIC its own addresses (uroce doctor names the "
       "process)",
       device.name(), Named(shared), device.info().interface);
 }

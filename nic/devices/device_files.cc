@@ -58,7 +58,7 @@ std::map<std::string, uint64_t> CounterFiles(const CounterValues& values) {
   files["counters/port_rcv_errors"] =
       sum({"rx_malformed", "rx_icrc_encapsulated", "port_rcv_damaged"});
   files["counters/port_rcv_constraint_errors"] = sum({"rx_bad_pkey"});
-  // These are parts of the sums above, and have files of their own too.
+  // These are parts of the sums above, and have their own files too.
   for (const char* part :
        {"rx_malformed", "rx_icrc_encapsulated", "port_rcv_damaged", "rx_bad_pkey"}) {
     used.erase(part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs are told of a NIC: its limits (ibv_query_device) and its GID table.
+// A NIC as programs see it: its limits (ibv_query_device) and its GID table.
 #pragma once
 
 #include <cstdint>

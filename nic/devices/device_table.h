@@ -13,10 +13,10 @@
 
 namespace uroce::nic {
 
-/// A device has a slot, below UROCE_MAX_DEVICES, until nobody else holds it any more. Its index is
-/// the slot plus a multiple of UROCE_MAX_DEVICES: indices count up, so that whoever keeps the index
-/// of a device that is gone finds no other one under it, before 2^16 devices have come and gone.
-/// `Device` has index(). One thread.
+/// A device has a slot, below UROCE_MAX_DEVICES, until the table alone refers to it. Its index is
+/// the slot plus a multiple of UROCE_MAX_DEVICES: indices count up, so that a program which keeps
+/// the index of a removed device finds no other device under it, before 2^16 devices have come and
+/// gone. `Device` has index(). One thread.
 template <typename Device>
 class DeviceTable {
  public:
@@ -55,7 +55,7 @@ class DeviceTable {
     removed_.push_back(std::move(*found));
     present_.erase(found);
   }
-  /// The removed devices that nobody else holds. Their slots are free.
+  /// The removed devices to which no other object refers. Their slots are free.
   List TakeReleased() {
     List released;
     std::erase_if(removed_, [&](std::shared_ptr<Device>& device) {

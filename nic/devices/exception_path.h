@@ -12,9 +12,9 @@
 
 namespace uroce::nic {
 
-/// Moves frames between a TAP and a worker, on a thread of its own from construction to
-/// destruction: bulk traffic of the kernel delays no command. Frames that the worker does not take
-/// stay in the TAP's queue, so that the kernel's senders see backpressure as on any slow link.
+/// Moves frames between a TAP and a worker, on its own thread from construction to destruction:
+/// bulk traffic of the kernel delays no command. Frames that the worker does not take stay in the
+/// TAP's queue, so that the kernel's senders see backpressure as on any slow link.
 class ExceptionPath {
  public:
   /// `tap`, `link` and `worker` outlive the object; `name` is the TAP's, for the log.
@@ -33,7 +33,7 @@ class ExceptionPath {
   void Wait();
 
   const std::string name_;
-  int tap_;  ///< -1 after somebody has deleted the interface.
+  int tap_;  ///< -1 after the interface was deleted.
   datapath::HostLink& link_;
   datapath::Worker& worker_;
   const Fd stop_;

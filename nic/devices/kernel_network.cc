@@ -38,7 +38,7 @@ void KernelNetwork::RefreshVlans(const Mac& mac) {
   vlans_.erase(ours, vlans_.end());
   for (const VlanInterface& vlan : foreign) {
     if (std::find(foreign_.begin(), foreign_.end(), vlan) != foreign_.end()) continue;
-    LogWarning("{} has a MAC of its own, {}: its addresses are not served", vlan.name,
+    LogWarning("{} has its own MAC, {}: its addresses are not served", vlan.name,
                FormatMac(vlan.mac));
   }
   foreign_ = foreign;

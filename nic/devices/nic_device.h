@@ -65,8 +65,8 @@ struct DeviceChange {
 };
 
 /// Addresses come from the settings; if these name none and the port has a kernel interface, they
-/// come from that interface. A port that is a host of its own uses those addresses that no other
-/// host has. Control thread, except `datapath`.
+/// come from that interface. A port that is its own host uses those addresses that no other host
+/// has. Control thread, except `datapath`.
 class NicDevice final : public NetDevice, public std::enable_shared_from_this<NicDevice> {
  public:
   /// `workers`: their number. `fault` is the port itself if it injects faults, or null.
@@ -75,8 +75,8 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   ~NicDevice() override;
 
   /// Opens the exception path's TAP if one is configured, from then on the port's kernel interface,
-  /// and checks that the kernel has the VLANs of the given addresses, or, on a port that is a host
-  /// of its own, no addresses. Call it before a worker has the device. Errors: one line.
+  /// and checks that the kernel has the VLANs of the given addresses, or, on a port that is its own
+  /// host, no addresses. Call it before a worker has the device. Errors: one line.
   absl::Status ConnectToKernel();
   /// Adds the port's addresses to the kernel by a TAP, if configured. Errors: one line that names
   /// the interface.
@@ -103,7 +103,7 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   uint64_t node_guid() const { return node_guid_; }
   const KernelNetwork& kernel() const { return kernel_; }
   /// The kernel's interface whose filter and name the addresses of this VLAN have, also on a port
-  /// that is a host of its own; 0 for none.
+  /// that is its own host; 0 for none.
   int AddressInterfaceOf(uint16_t vlan_id) const {
     return is_host_ ? info_.ifindex : InterfaceOf(vlan_id);
   }

@@ -21,7 +21,7 @@ class NicDevice;
 /// thread.
 class StatWalk {
  public:
-  /// `asker` may be anybody: the sums are of all programs.
+  /// `asker` may be any client: the sums are of all programs.
   StatWalk(const DumpContext& context, const Client& asker);
   /// Looks at the next queue pairs. Returns false when all have been looked at.
   bool Continue();

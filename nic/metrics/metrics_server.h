@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves metrics by HTTP, on a thread of its own.
+// Serves metrics by HTTP, on its own thread.
 #pragma once
 
 #include <functional>

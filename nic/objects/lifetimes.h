@@ -2,7 +2,7 @@
 // The rule of lifetime that all verbs objects of programs obey:
 //
 // - An object belongs to one context, from its creation to its end.
-// - An object uses only objects of its own context (CheckContext in nic/objects/contexts.h). It
+// - An object uses only objects of the same context (CheckContext in nic/objects/contexts.h). It
 //   holds a Use of each of them.
 // - A command cannot destroy an object that has users.
 // - When a context or a program ends, the parts of the program end in an order in which users come

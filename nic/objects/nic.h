@@ -45,8 +45,8 @@ class Program;
 class UserAccount;
 class XrcDomains;
 
-/// Control thread. The workers are stopped before the devices are destroyed. Whoever uses what it
-/// refers to includes that header too.
+/// Control thread. The workers are stopped before the devices are destroyed. A source that uses a
+/// class to which Nic refers includes that class's header too.
 class Nic {
  public:
   /// Gives the devices to the workers, one worker per seat, and starts them. Mempools outlive this

@@ -417,7 +417,7 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
   }
   if (segment.mode == UROCE_MR_NULL) {
     if ((request.access & ~uint32_t{IBV_ACCESS_LOCAL_WRITE}) != 0) {
-      return Refuse("nobody else reaches a null region");
+      return Refuse("no peer reaches a null region");
     }
     result.mode = datapath::MrMode::kNull;
     return result;

@@ -23,7 +23,7 @@
 namespace uroce::nic {
 namespace {
 
-// Handles of opened targets are handles of their own table with this bit set.
+// Opened targets have their own table; their handles have this bit set.
 constexpr uint32_t kTargetBit = 1u << 31;
 
 datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page* page) {
@@ -104,8 +104,8 @@ XrcDomain::~XrcDomain() {
 
 datapath::Worker& XrcDomain::worker() { return nic_.workers().at(worker_index_); }
 
-// The domain shares nothing with other workers. Nobody writes to its eventfd: it exists so that the
-// worker can park an idle domain.
+// The domain shares nothing with other workers. No process writes to its eventfd: it exists so that
+// the worker can park an idle domain.
 std::vector<datapath::SessionLink> XrcDomain::Links() {
   std::vector<datapath::SessionLink> links(nic_.workers().count());
   links[worker_index_] = {.doorbells = doorbells_.get(), .wake_fd = wake_fd_.get()};

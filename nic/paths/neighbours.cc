@@ -88,7 +88,7 @@ const NetDevice* Neighbours::OwnerOf(const PathKey& path) const {
 std::optional<absl::StatusOr<Mac>> Neighbours::Find(const PathKey& path) {
   if (const NetDevice* owner = OwnerOf(path)) return owner->mac();
   if (path.device->wire() >= 0) {
-    return absl::DeadlineExceededError(absl::StrCat("nobody on the wire of ", Place(path), " has ",
+    return absl::DeadlineExceededError(absl::StrCat("no NIC on the wire of ", Place(path), " has ",
                                                     FormatAddress(path.destination)));
   }
   if (CanAsk(path)) return MacOfAnyPeer(path);

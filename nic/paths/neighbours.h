@@ -25,8 +25,8 @@ namespace uroce::nic {
 
 /// The MACs of next hops. Devices of the daemon, and devices on its in-process wires, know each
 /// other. Beside a kernel interface, the kernel's routes and neighbours decide, as if the kernel
-/// sent each packet: when they change, the paths of live queue pairs change. A port that is a host
-/// of its own resolves neighbours by its HostStack, which this class runs. Control thread.
+/// sent each packet: when they change, the paths of live queue pairs change. A port that is its own
+/// host resolves neighbours by its HostStack, which this class runs. Control thread.
 class Neighbours {
  public:
   using Id = uint64_t;

@@ -38,8 +38,8 @@ class SourceChoice {
   /// the wire, and an own address is reached from itself. A program that uses devices (`used`), the
   /// owner of the destination and not the other end of its wire, reaches the owner from itself,
   /// as with a kernel. Otherwise the order is: on-link prefixes
-  /// of ports that are hosts of their own, routes of the kernel, gateways of such ports. An address
-  /// of the host as a whole (cm::IsOfHost) stands for an address of the first device with a link.
+  /// of ports that are their own hosts, routes of the kernel, gateways of such ports. An address of
+  /// the host as a whole (cm::IsOfHost) stands for an address of the first device with a link.
   /// Errors: Unavailable: there is no route; NotFound: the route's interface belongs to no device,
   /// or no device has an address of the family.
   absl::StatusOr<SourceAddress> Choose(const Gid& destination, int ifindex,

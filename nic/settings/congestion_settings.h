@@ -41,12 +41,12 @@ absl::Status SetCongestion(absl::string_view key, const std::string& text,
 /// SetCongestion.
 absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config);
 
-/// The keys and values that make `config`, in an order of their own.
+/// The keys and values that make `config`, in their own order.
 std::vector<std::pair<std::string, std::string>> CongestionFields(const CongestionConfig& config);
 
-/// Combines the settings of the device for packets of a priority that has no profile of its own.
-/// Without a profile: `delay` on a port; `off` on an in-process wire, which applies backpressure to
-/// its sender and has no queue that could grow.
+/// Combines the settings of the device for packets of a priority without its own profile. If the
+/// device has none either: `delay` on a port; `off` on an in-process wire, which applies
+/// backpressure to its sender and has no queue that could grow.
 congestion::Settings CongestionOf(const DeviceConfig& device);
 /// The settings of each priority.
 std::array<congestion::Settings, congestion::kPriorities> CongestionOfPriorities(

@@ -29,7 +29,7 @@ constexpr char kDescription[] =
     "  uroced --config uroced.toml\n";
 
 constexpr char kWireHelp[] =
-    "two NICs on a wire of their own; several IPs: IP+IP\n"
+    "two NICs on their own wire; several IPs: IP+IP\n"
     "selective-repeat=on|off here and below, on if not given: repeat lost\n"
     "packets alone with NICs that agree to it\n"
     "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"

@@ -254,8 +254,8 @@ std::string FreeDeviceName(Config& config) {
   }
 }
 
-/// Adds the NIC at the next port of the last switch. If the switch has no addresses of its own, the
-/// NIC's address continues the sequence over all such switches.
+/// Adds the NIC at the next port of the last switch. If the switch has no addresses, the NIC's
+/// address continues the sequence over all such switches.
 absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config) {
   const SwitchSettings& own = config.switches.back();
   DeviceConfig device = NicAt(config, config.switches.size() - 1);

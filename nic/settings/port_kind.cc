@@ -40,7 +40,7 @@ drivers::UdpSocket UdpSocketOf(const drivers::DeviceArguments& arguments) {
   return udp;
 }
 
-/// The arguments of a driver of our own that has one.
+/// The arguments of a uroce driver that has one.
 absl::StatusOr<drivers::DeviceArguments> OneArgument(const char* driver, const char* key,
                                                      const std::string& value) {
   if (value.empty()) {

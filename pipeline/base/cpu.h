@@ -80,9 +80,9 @@ inline bool CounterIsSteady() {
 }
 
 /// Whether other threads want the core of this one, learned from how long its yields take. Pure.
-/// On a core of its own a thread that waits polls, and yields from time to time: it sees what it
-/// waits for within some 100 ns. Where others want the core, a yield costs time slices: Linux since
-/// 6.6 puts a thread that yields behind all that are ready. A thread that sleeps instead keeps its
+/// On its own core a thread that waits polls, and yields from time to time: it sees what it waits
+/// for within some 100 ns. Where others want the core, a yield costs time slices: Linux since 6.6
+/// puts a thread that yields behind all that are ready. A thread that sleeps instead keeps its
 /// share, and runs soon after its wake-up. So after a slow yield a thread is to sleep at once,
 /// until yields are fast again. That is tried after 10 ms, and then ever more seldom, down to once
 /// a second. Times are in ns of any clock. One thread.

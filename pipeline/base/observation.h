@@ -78,7 +78,7 @@ using SizeHistogram = Histogram<HistogramShape{.first_log2 = 4, .step_log2 = 2}>
 namespace uroce::probes {
 
 // Places at which a tracer (bpftrace, perf, gdb) sees what the daemon does: USDT probes of the
-// provider "uroce". A probe that nobody watches is a nop: it has no semaphore and no branch, so
+// provider "uroce". A probe without a tracer is a nop: it has no semaphore and no branch, so
 // callers pass what they have at hand. docs/guide/tracing.md lists the probes for those who trace;
 // tests/e2e/tools/tracing_test.py compares the two.
 

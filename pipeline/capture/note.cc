@@ -106,7 +106,7 @@ std::string GapText(const uroce_capture_note& note) {
 std::string ResendText(const uroce_capture_note& note) {
   std::string text = "retransmission ";
   if (note.limit == UROCE_NO_LIMIT) {
-    text += "for ever ";
+    text += "without limit ";
   } else if (note.number != 0) {  // 0: the resend costs no retry.
     text += std::to_string(note.number) + " of " + std::to_string(note.limit) + " ";
   }

@@ -31,8 +31,8 @@ bool ChangeIds(const Credentials& user) {
          ChangeFileId(SYS_setfsuid, user.uid);
 }
 
-/// The capabilities of a thread, by system calls: libcap-ng keeps what it reads in memory of its
-/// own, so that it can be called neither in a signal handler nor for a single change.
+/// The capabilities of a thread, by system calls: libcap-ng keeps what it reads in its own memory,
+/// so that it can be called neither in a signal handler nor for a single change.
 struct ThreadCapabilities {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};

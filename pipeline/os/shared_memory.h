@@ -53,7 +53,7 @@ class MappingGuard {
   uint32_t capacity() const { return capacity_; }
 
   /// The owner of a mapping that belongs to no program.
-  static constexpr uint32_t kNobody = 0;
+  static constexpr uint32_t kNoOwner = 0;
 
   /// Guards [start, start + length) for `owner`, which TakeStruck names after a strike. The range
   /// has whole pages of its file system. Returns nothing when the table is full.

@@ -65,7 +65,7 @@ absl::Status PrepareServerPath(const std::string& path) {
   if (lstat(path.c_str(), &status) != 0) return absl::OkStatus();
   if (!S_ISSOCK(status.st_mode)) return Bad(path, "exists and is no socket");
   // A full backlog also means that a process listens.
-  if (ConnectError(path) != ECONNREFUSED) return Bad(path, "somebody listens there already");
+  if (ConnectError(path) != ECONNREFUSED) return Bad(path, "another process listens there already");
   if (unlink(path.c_str()) == 0) return absl::OkStatus();
   return Bad(path, absl::StrCat("left behind, cannot be removed: ", std::strerror(errno)));
 }
@@ -74,7 +74,7 @@ absl::Status CheckServerListens(const std::string& path) {
   if (absl::Status status = CheckLength(path); !status.ok()) return status;
   const int error = ConnectError(path);
   if (error == 0) return absl::OkStatus();
-  return Bad(path, absl::StrCat("nobody listens there (", std::strerror(error),
+  return Bad(path, absl::StrCat("no process listens there (", std::strerror(error),
                                 "); start that side first"));
 }
 
@@ -106,16 +106,16 @@ constexpr int kPassRights = 83;
 
 }  // namespace
 
-StrangerSocket::StrangerSocket(Fd socket, std::shared_ptr<SideThread> thread)
+UntrustedSocket::UntrustedSocket(Fd socket, std::shared_ptr<SideThread> thread)
     : socket_(std::move(socket)), thread_(std::move(thread)) {}
 
-StrangerSocket::~StrangerSocket() {
+UntrustedSocket::~UntrustedSocket() {
   if (IsDrained()) return;
   thread_->End(std::make_shared<Fd>(std::move(socket_)));
 }
 
 // MSG_PEEK neither takes nor closes the fds of a message: the queue still has them.
-StrangerSocket::Received StrangerSocket::Receive(std::span<uint8_t> buffer) {
+UntrustedSocket::Received UntrustedSocket::Receive(std::span<uint8_t> buffer) {
   iovec part{buffer.data(), buffer.size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -132,7 +132,7 @@ StrangerSocket::Received StrangerSocket::Receive(std::span<uint8_t> buffer) {
 }
 
 // Nothing arrives after the shutdown, so this ends.
-bool StrangerSocket::IsDrained() {
+bool UntrustedSocket::IsDrained() {
   shutdown(fd(), SHUT_RD);
   Received received;
   do {

@@ -29,7 +29,7 @@ absl::Status CheckServerListens(const std::string& path);
 /// cannot send; the program may set its flags. A pipe would not do: a read whose page fault never
 /// ends, in memory served by the reader's own file system, keeps the pipe's lock, and every write
 /// waits for it, non-blocking or not. A socket's sender takes no lock of its reader.
-/// `send_buffer_bytes` bounds the kernel memory of what nobody has read, to about twice as much; 0
+/// `send_buffer_bytes` bounds the kernel memory of unread messages, to about twice as much; 0
 /// leaves it to the kernel, which takes some 210 KB.
 absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader, int send_buffer_bytes = 0);
 
@@ -42,13 +42,13 @@ bool HasUnread(int socket);
 /// A message may bring fds along. A process that receives it without room for them closes them, and
 /// so does one that closes a socket with such a message in its queue. Closing an untrusted fd can
 /// block without limit.
-class StrangerSocket {
+class UntrustedSocket {
  public:
   /// `thread` closes the socket if closing may block.
-  StrangerSocket(Fd socket, std::shared_ptr<SideThread> thread);
-  ~StrangerSocket();
-  StrangerSocket(const StrangerSocket&) = delete;
-  StrangerSocket& operator=(const StrangerSocket&) = delete;
+  UntrustedSocket(Fd socket, std::shared_ptr<SideThread> thread);
+  ~UntrustedSocket();
+  UntrustedSocket(const UntrustedSocket&) = delete;
+  UntrustedSocket& operator=(const UntrustedSocket&) = delete;
 
   int fd() const { return socket_.get(); }
 

@@ -128,9 +128,9 @@ class FrameQueue {
 // The fds that wake a sleeping worker when frames arrive, from the kernel (ReceiveWake) or from
 // another worker (Bell).
 
-/// One fd that combines the fds of a device: an epoll set. The fds belong to a driver and are only
-/// waited on, never read: an edge on one makes `fd` readable until the next Drain. A worker that
-/// finds no frames after an edge was woken once in vain.
+/// One fd that combines the fds of a device: an epoll set. The fds belong to a driver. ReceiveWake
+/// waits on them and never reads them: an edge on one makes `fd` readable until the next Drain. A
+/// worker that finds no frames after an edge was woken once in vain.
 class ReceiveWake {
  public:
   ReceiveWake();

@@ -76,8 +76,8 @@ class Port {
   /// Yields up to `count` frames that arrived; the caller owns them.
   virtual uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) = 0;
   /// Takes the first n frames and returns n. The caller keeps the other frames, and tries again at
-  /// its next turn. A port never refuses for ever: it drops and counts instead. Each frame carries
-  /// the queue pair that it is sent to (frames.h).
+  /// its next turn. A port refuses for a limited time: then it drops and counts instead. Each frame
+  /// carries the queue pair that it is sent to (frames.h).
   [[nodiscard]] virtual uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count,
                                                Nanos now) = 0;
   /// How many frames TransmitBurst would take now.

@@ -16,8 +16,8 @@ namespace {
 constexpr Nanos kUnknownRoundTrip{70'000'000};
 
 /// The packet to probe with. Normally the last one sent, because its answer tells of all before. If
-/// the last work is a READ, or too much is in flight, the oldest one: nobody knows whether the READ
-/// was executed.
+/// the last work is a READ, or too much is in flight, the oldest one: the requester does not know
+/// whether the READ was executed.
 wire::Psn ProbePsn(const SendWorks& works) {
   if (works.InFlight() > PacketSet::kWindow) return works.una();
   const wire::Psn last = works.high_psn() - 1;
@@ -93,7 +93,7 @@ void LossRecovery::OnResponse(const wire::TransportHeader& response, Nanos now) 
   peer_delay_ = wire::HostDelayOf(response.host_delay);
   // A NAK acknowledges packets before its PSN; other responses acknowledge their PSN too.
   bool arrived = is_nak ? round_trip_.CoversBefore(response.psn) : round_trip_.Covers(response.psn);
-  // Of resent requests, a data response shows only the arrival of its own, not of those before it.
+  // A data response shows that its own request arrived; the resent requests before it may be lost.
   if (is_data) arrived |= selective_.TakeArrived(works_.una(), response.psn);
   if (arrived) EndRound(now);
 }

@@ -115,7 +115,7 @@ class AckTimer {
 /// Pure, owned by a LossRecovery.
 class RnrTimer {
  public:
-  /// `retry`: rnr_retry, 0 to 7, 7 = for ever.
+  /// `retry`: rnr_retry, 0 to 7, 7 = without limit.
   void Configure(uint8_t retry) { retries_.Configure(retry); }
   /// True during a wait: nothing is sent before the deadline.
   bool waiting() const { return deadline_ != kNever; }
@@ -124,12 +124,12 @@ class RnrTimer {
   bool IsKnown(wire::Psn psn) const { return waiting() && psn_.Since(psn) >= 0; }
 
   /// Takes one retry. False: no retry is left.
-  [[nodiscard]] bool TakeRetry() { return for_ever() || retries_.Take(); }
+  [[nodiscard]] bool TakeRetry() { return has_no_limit() || retries_.Take(); }
   /// Describes the resend after the wait, by the retry that was taken last.
   Resend resend() const {
     return {.cause = ResendCause::kRnrNak,
             .number = retries_.taken(),
-            .limit = for_ever() ? Resend::kForEver : retries_.limit()};
+            .limit = has_no_limit() ? Resend::kUnlimited : retries_.limit()};
   }
   /// Waits for `psn`, which was refused.
   void Start(wire::Psn psn, Nanos deadline) {
@@ -151,8 +151,8 @@ class RnrTimer {
   }
 
  private:
-  static constexpr uint8_t kForEver = 7;
-  bool for_ever() const { return retries_.limit() == kForEver; }
+  static constexpr uint8_t kUnlimited = 7;
+  bool has_no_limit() const { return retries_.limit() == kUnlimited; }
 
   Nanos deadline_ = kNever;
   wire::Psn psn_;  ///< The packet that was refused last.

@@ -37,7 +37,7 @@ struct QueuePairAttributes {
   uint8_t min_rnr_timer = 0;       ///< Code 0..31 sent in RNR NAKs.
   uint8_t timeout = 0;             ///< Local ACK timeout code 0..31, 0 = none.
   uint8_t retry_count = 0;         ///< 0..7.
-  uint8_t rnr_retry = 0;           ///< 0..7, 7 = for ever.
+  uint8_t rnr_retry = 0;           ///< 0..7, 7 = without limit.
   uint32_t qkey = 0;               ///< UD.
   bool notify_drained = false;     ///< Raise SQ_DRAINED once when SQD has drained.
   /// The NIC at the other end has agreed to selective repeat (pipeline/transport/loss-recovery.md).

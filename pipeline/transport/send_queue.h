@@ -302,8 +302,8 @@ class HeadFailure {
 /// What responses to READs, `packets` of them with `bytes` of data, take of a receive buffer.
 /// Linux counts the memory of a packet and not its bytes. Measured (6.18, veth and tap): 832 bytes
 /// for a datagram of 60 bytes, 2304 for 1084, 8448 for 4156, so twice the bytes and 1 KB at most. A
-/// superframe takes little more than its bytes (59,016 for one of 58,184). Ends of this make, which
-/// agree to selective repeat, send superframes.
+/// superframe takes little more than its bytes (59,016 for one of 58,184). uroce NICs that have
+/// agreed to selective repeat send superframes.
 constexpr uint64_t ReceiveBufferBytes(uint64_t bytes, uint32_t packets, bool selective) {
   constexpr uint64_t kHeaderBytes = 24;  // BTH, AETH or pad, ICRC.
   constexpr uint64_t kPerPacket = 1024;

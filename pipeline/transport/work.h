@@ -211,10 +211,10 @@ enum class ResendCause : uint8_t {
 
 /// A resend: the `number`-th of `limit` retries without progress; number 0: it costs no retry.
 struct Resend {
-  static constexpr uint8_t kForEver = 255;
+  static constexpr uint8_t kUnlimited = 255;
   ResendCause cause = ResendCause::kNone;
   uint8_t number = 0;
-  uint8_t limit = 0;  ///< retry_count or rnr_retry; kForEver where rnr_retry is 7.
+  uint8_t limit = 0;  ///< retry_count or rnr_retry; kUnlimited where rnr_retry is 7.
 };
 
 /// Details of a request that was not executed; meaningful when its PacketResult says so.

@@ -34,7 +34,7 @@ enum class DecodeResult : uint8_t {
 };
 inline constexpr int kDecodeResultCount = static_cast<int>(DecodeResult::kUnknownOpcode) + 1;
 
-/// The kinds of results that have counters of their own.
+/// The kinds of results that have their own counters.
 enum class DecodeClass : uint8_t { kOk, kNotRoce, kMalformed, kUnknownOpcode };
 
 constexpr DecodeClass ClassOf(DecodeResult result) {

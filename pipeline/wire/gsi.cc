@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint8_t kClassVersion = 1;
 constexpr uint16_t kCapabilitiesAttribute = 0x0010;
-constexpr uint32_t kOui = 0x726f63;  // "roc": locally administered, so assigned to nobody.
+constexpr uint32_t kOui = 0x726f63;  // "roc": locally administered, so assigned to no vendor.
 constexpr uint16_t kVersion = 1;
 constexpr uint8_t kRmppActive = 0x01;
 

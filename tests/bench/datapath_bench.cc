@@ -71,7 +71,8 @@ void BM_EmptyTurn(benchmark::State& state) {
 BENCHMARK(BM_EmptyTurn);
 
 /// The same beside programs that do nothing, each with two connected queue pairs: parked, or polled
-/// for ever. A turn takes some 40 ns of the worker's time, which says how often it looks around.
+/// all the time. A turn takes some 40 ns of the worker's time, which says how often it looks
+/// around.
 void BM_TurnBesideIdlePrograms(benchmark::State& state) {
   TestPool();
   const bool parks = state.range(1) != 0;

@@ -67,8 +67,8 @@ def interfaces(rounds, seconds):
         print(f"  MTU {mtu}")
         compare({"64 KB iface=": (lambda: VethLab(mtu), 65536),
                  "1 MB iface=": (lambda: VethLab(mtu), 1048576),
-                 "64 KB udp= (nobody)": (lambda: UdpLab(mtu), 65536),
-                 "1 MB udp= (nobody)": (lambda: UdpLab(mtu), 1048576),
+                 "64 KB udp= (unprivileged)": (lambda: UdpLab(mtu), 65536),
+                 "1 MB udp= (unprivileged)": (lambda: UdpLab(mtu), 1048576),
                  "64 KB net_af_packet":
                      (lambda: VethLab(mtu, device="net_af_packet0;iface=eth0"), 65536)},
                 mtu, rounds, seconds)
@@ -143,7 +143,7 @@ def tcp_latency_us(mtu):
 def message_latency(rounds, mtu=9000):
     """One way between two programs, spinning and by events, and TCP's, in turns."""
     labs = {"in-process": WireLab, "iface=": lambda: VethLab(mtu),
-            "udp= (nobody)": lambda: UdpLab(mtu),
+            "udp= (unprivileged)": lambda: UdpLab(mtu),
             "net_af_packet": lambda: VethLab(mtu, device="net_af_packet0;iface=eth0")}
     ways = {"spinning": [], "events": ["-e"]}
     found = {(lab, way): [] for lab in labs for way in ways}

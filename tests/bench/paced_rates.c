@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How exactly rates are kept: queue pairs with a limit each, together at a rate; what arrives of
- * payload and headers against it. With a rate in Mb/s the queue pairs have no limit of their own:
- * the daemon keeps that rate, of the NIC (--wire rate=) or of the user (--max-rate-per-user). Then
- * queue pairs take turns with long and short messages.
- * usage: paced_rates GID_INDEX_A GID_INDEX_B [MBPS] */
+ * payload and headers against it. With a rate in Mb/s the queue pairs have no limit: the daemon
+ * keeps that rate, of the NIC (--wire rate=) or of the user (--max-rate-per-user). Then queue pairs
+ * take turns with long and short messages. usage: paced_rates GID_INDEX_A GID_INDEX_B [MBPS] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -80,7 +80,7 @@ void AttackTable(const std::vector<Candidate>& candidates) {
     for (const auto& [attack, text] :
          {std::pair{Attack::kNone, "none"}, std::pair{Attack::kMarks, "CE on all packets"},
           std::pair{Attack::kForgedCnps, "CNPs of the peer, forged"},
-          std::pair{Attack::kStrangerCnps, "CNPs of a stranger"}}) {
+          std::pair{Attack::kAttackerCnps, "CNPs of another host"}}) {
       const AttackShares shares = RunAttack(settings, attack);
       std::printf("| %s | %s | %.4f | %.3f | %.3f | %llu, %llu |\n", text, name.c_str(),
                   shares.attacked, shares.same_nic, shares.elsewhere,

@@ -9,11 +9,11 @@
 // "turns": one thread runs turns of all workers, so that instructions can be counted, which other
 // load does not disturb: valgrind --tool=callgrind --collect-atstart=no
 // --toggle-collect='uroce::datapath::Worker::RunOnce*', divided by the messages.
-// "one-way": one worker sends WRITEs of 64 KiB to the other, both in one thread, each turn in a
-// function of its own, by which tests/tree/modules-on-the-way tells the ends apart.
-// "own": both ends of a connection on one worker. "across": the ends on different workers, so that
-// every frame changes cores. On a machine with other load, read the thread's time per message,
-// which excludes the time of others; the rate needs cores that are free.
+// "one-way": one worker sends WRITEs of 64 KiB to the other, both in one thread, each turn in its
+// own function, by which tests/tree/modules-on-the-way tells the ends apart. "own": both ends of a
+// connection on one worker. "across": the ends on different workers, so that every frame changes
+// cores. On a machine with other load, read the thread's time per message, which excludes the time
+// of others; the rate needs cores that are free.
 #include <rte_lcore.h>
 #include <time.h>
 

@@ -24,7 +24,7 @@ TEST(NoteTextTest, ARetransmissionSaysWhyAndWhichOfHowMany) {
                       .detail = UROCE_RESEND_RNR_NAK,
                       .limit = UROCE_NO_LIMIT,
                       .qpn = 0x123}),
-            "retransmission for ever of qp 0x000123: RNR NAK, its timer has run out");
+            "retransmission without limit of qp 0x000123: RNR NAK, its timer has run out");
   EXPECT_EQ(NoteText({.reason = UROCE_REASON_RETRANSMITTED,
                       .detail = UROCE_RESEND_ACK_TIMEOUT,
                       .limit = 7,
@@ -87,7 +87,7 @@ TEST(NoteTextTest, MarksAndFailuresStandBesideTheReason) {
             "qp 0x000001 goes to error: RETRY_EXC_ERR");
 }
 
-TEST(NoteTextTest, EveryReasonHasATextOfItsOwn) {
+TEST(NoteTextTest, EveryReasonHasItsOwnText) {
   std::set<std::string> texts;
   for (int reason = 1; reason <= UROCE_REASON_CNP_SENT; ++reason) {
     const std::string text = NoteText({.reason = static_cast<uint8_t>(reason)});

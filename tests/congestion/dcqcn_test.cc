@@ -44,7 +44,7 @@ TEST_F(DcqcnTest, TheWorkedExample) {
   Expect(440, 30.152011, 39.84375, 0.969279);
 }
 
-// [cc.rp.table] The same when nobody looks for long: timers are played when they matter.
+// [cc.rp.table] The same when the worker polls rarely: timers are played when they matter.
 TEST_F(DcqcnTest, TimersArePlayedLate) {
   Expect(385, 39.84375, 40, 0.972975);
   point.OnCnp(settings, Micros(385));

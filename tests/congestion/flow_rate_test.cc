@@ -50,7 +50,8 @@ TEST_F(FlowRateTest, WithoutACnpThereIsNoState) {
   EXPECT_EQ(flows.size(), 0u);
 }
 
-// [cc.pace.rate] Bytes of the wire at the rate, and a burst at most, however seldom somebody looks.
+// [cc.pace.rate] Bytes of the wire at the rate, and a burst at most, however seldom the worker
+// polls.
 TEST_F(FlowRateTest, TheRateIsKept) {
   for (const Nanos turn : {Nanos(100), Nanos(8'192), Nanos(60'000)}) {
     environment.settings.rp.rate_to_set_on_first_cnp = 2'000;
@@ -139,7 +140,7 @@ TEST_F(FlowRateTest, TheStateGoesWhenTheRateIsBack) {
   EXPECT_EQ(flows.size(), 1u);
   EXPECT_NEAR(all[2].point()->rate_bps(), 20.5e9, 1e9);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(all[i].OnCnp(environment, flows, later));
-  for (int i = 0; i < 2; ++i) EXPECT_NE(all[i].point(), all[2].point()) << "a state of its own";
+  for (int i = 0; i < 2; ++i) EXPECT_NE(all[i].point(), all[2].point()) << "its own state";
   for (FlowRate& flow : all) flow.Reset(flows);
   EXPECT_EQ(flows.size(), 0u);
 }

@@ -42,8 +42,8 @@ struct Endpoint {
     wire::Service service = wire::Service::kRc;
     bool has_events = true;                ///< A socket of asynchronous events.
     Session* session = nullptr;            ///< Whose it is; null: the testbed's own.
-    SharedReceiveQueue* shared = nullptr;  ///< In place of receives of its own.
-    CompletionRing* send_ring = nullptr;   ///< To complete sends on, in place of one of its own.
+    SharedReceiveQueue* shared = nullptr;  ///< Null: it has its own receives.
+    CompletionRing* send_ring = nullptr;   ///< To complete sends on; null: the testbed makes one.
     XrcQueues* domain = nullptr;           ///< Of an XRC target.
   };
   Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits);

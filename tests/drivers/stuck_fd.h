@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An fd that a stranger would hand over: whoever closes it hangs.
+// An fd that an untrusted program would hand over: a thread that closes it hangs.
 #pragma once
 
 #include <arpa/inet.h>

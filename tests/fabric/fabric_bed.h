@@ -39,7 +39,7 @@ class FabricBed : public testing::Test, public Surroundings {
     uint8_t traffic_class = 0;
   };
 
-  ~FabricBed() override { EXPECT_TRUE(buffers_.empty()) << "frames that nobody freed"; }
+  ~FabricBed() override { EXPECT_TRUE(buffers_.empty()) << "frames that the test did not free"; }
   void TearDown() override { fabric_.reset(); }
 
   Fabric& fabric() { return *fabric_; }

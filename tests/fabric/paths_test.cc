@@ -166,7 +166,7 @@ TEST_F(PathsTest, WhatIsOnALinkThatGoesDownOrWaitsForItIsLost) {
   EXPECT_EQ(fabric().switch_at(0).buffered_bytes, 0u);
 }
 
-TEST_F(PathsTest, WhoeverTakesAHostsPlaceGetsFramesOfItsOwnAlone) {
+TEST_F(PathsTest, AHostAtAnothersPortGetsItsOwnFramesAlone) {
   MakeStar(3, {}, {.rate_bps = 1'000'000'000, .delay = Nanos(1'000)});
   Send(0, {.destination = MacOf(1), .number = 1}, Nanos(0));
   fabric().Advance(Nanos(5'000));  // It is on its way to the switch.

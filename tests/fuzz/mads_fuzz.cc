@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target that reads any bytes as changes of management datagrams on their way, and as
-// datagrams of strangers. Only clang builds it. With --seeds DIRECTORY it writes good scripts
+// datagrams of other hosts. Only clang builds it. With --seeds DIRECTORY it writes good scripts
 // there.
 #include <cstddef>
 #include <cstdint>

@@ -19,11 +19,11 @@ namespace uroce::fuzz {
 enum MadFate : uint8_t {
   kPass,
   kLose,
-  kRepeat,    ///< The MAD is delivered once more, after those under way.
-  kAlter,     ///< Count; an offset and a value each. Then the MAD is delivered.
-  kForge,     ///< Like kAlter, for an additional copy.
-  kStranger,  ///< Host; then like kForge: the copy seems to come from another host.
-  kTell,      ///< Path; length; bytes: a MAD to the agreements, after a header of their class.
+  kRepeat,         ///< The MAD is delivered once more, after those under way.
+  kAlter,          ///< Count; an offset and a value each. Then the MAD is delivered.
+  kForge,          ///< Like kAlter, for an additional copy.
+  kFromOtherHost,  ///< Host; then like kForge: the copy seems to come from another host.
+  kTell,           ///< Path; length; bytes: a MAD to the agreements, after a header of their class.
   kAnswer,    ///< Path; status; features: the correct answer to the last question on that path.
   kUse,       ///< Path: a queue pair starts to use it, or stops.
   kPassTime,  ///< Exponent: 2^n us, for the agreements.
@@ -68,9 +68,9 @@ class MadsRun {
           Alter(packet);
           return true;
         case kForge:
-        case kStranger: {
+        case kFromOtherHost: {
           Packet copy = packet;
-          if (fate == kStranger)
+          if (fate == kFromOtherHost)
             copy.route.local.bytes[15] = static_cast<uint8_t>(reader_.Number(1));
           Alter(copy);
           Forge(copy);
@@ -159,7 +159,7 @@ inline std::vector<std::vector<uint8_t>> GoodMadsScripts() {
   return {{kPass, kRepeat, kPass, kRepeat, kRepeat, kRepeat},
           {kLose, kPass, kLose, kPass, kLose, kLose},
           {kForge, 2, 17, 0x11, 60, 9, kForge, 1, 24, 1, kPass, kForge, 1, 40, 7},
-          {kStranger, 3, 1, 28, 1, kStranger, 2, 1, 17, 0x15, kAlter, 1, 255, 1},
+          {kFromOtherHost, 3, 1, 28, 1, kFromOtherHost, 2, 1, 17, 0x15, kAlter, 1, 255, 1},
           {kUse, 2, kAnswer, 2, 0, 1, kPassTime, 21, kAnswer, 2, 0, 1, kPass, kUse, 2, kPass},
           {kUse, 3, kTell, 3, 0, kPassTime, 14, kAnswer, 3, 12, 0, kPassTime, 27, kTell, 3, 0}};
 }

@@ -40,7 +40,7 @@ nic::Limits SmallLimits() {
 }
 
 /// /proc/PID/mem of a process that has ended.
-Fd MemoryOfNobody() {
+Fd MemoryOfAnEndedProcess() {
   static const Fd memory = [] {
     const pid_t child = fork();
     if (child == 0) {
@@ -72,7 +72,7 @@ Fd FileOfKind(uint8_t kind) {
     case 4:
       return Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     case 5:
-      return MemoryOfNobody();
+      return MemoryOfAnEndedProcess();
     default:
       return {};
   }

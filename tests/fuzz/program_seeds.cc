@@ -269,7 +269,7 @@ std::vector<uint8_t> SharedDomain() {
 }
 
 /// The memory that it accesses belongs to no process.
-std::vector<uint8_t> CopiesOfNobody() {
+std::vector<uint8_t> CopiesOfAnEndedProcess() {
   Script script;
   LendMemory(script, 5);
   RegisterCopied(script, 1);
@@ -410,8 +410,9 @@ std::vector<uint8_t> MadeProgram() {
 }
 
 std::vector<std::vector<uint8_t>> GoodScripts() {
-  return {AllOperations(), ErrorsAndRetries(), Commands(), SharedQueues(), LentFiles(),
-          SharedDomain(),  CopiesOfNobody(),   Regions(),  Imports(),      ConnectionManager()};
+  return {
+      AllOperations(), ErrorsAndRetries(),       Commands(), SharedQueues(), LentFiles(),
+      SharedDomain(),  CopiesOfAnEndedProcess(), Regions(),  Imports(),      ConnectionManager()};
 }
 
 }  // namespace uroce::fuzz

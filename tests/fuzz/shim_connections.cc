@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without access control, because it frees what a connection keeps private and for ever.
+// Built without access control, because it frees private members that a connection never frees.
 #include "tests/fuzz/shim_connections.h"
 
 #include <sys/mman.h>

@@ -148,7 +148,7 @@ class ShimProgram {
 
   static constexpr int kGreatestErrno = 4095;
   static constexpr size_t kMemoryBytes = 16 * 4096;
-  /// The memory that the program registers and sends from: pages of its own.
+  /// The pages that the program registers and sends from.
   static uint8_t* Memory();
 
   /// The n-th object of a kind, or null.

@@ -30,8 +30,8 @@ def is_built():
 
 @functools.cache
 def missing():
-    """What there is not, to boot a guest; empty when all is there. A guest that nobody has built
-    yet is built: some minutes, once on a machine."""
+    """What there is not, to boot a guest; empty when all is there. It builds a guest that does not
+    exist yet: some minutes, once on a machine."""
     if os.geteuid() != 0:
         return "needs root: network namespaces, taps and packet sockets"
     if not (SCRIPTS / "build-guest.sh").exists():

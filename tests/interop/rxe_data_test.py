@@ -11,7 +11,7 @@ OF_EACH_KIND = 10000
 # Kinds are drawn at random: some more, so that the rarest is enough.
 OPS = OF_EACH_KIND * len(KINDS) * 105 // 100
 # rxe 6.1 repeats a fenced request only when no READ or atomic is in flight, and counts the request
-# itself and those behind it: after any loss it waits for ever.
+# itself and those behind it: after any loss it waits without limit.
 UNFENCED = "--unfenced"
 # Seven retries of 4.096 us * 2^16 outlast what the guest waits for a CPU of a busy host.
 PATIENT = 16

@@ -7,7 +7,7 @@ import unittest
 
 from labs.capture import stop_complete_capture
 from guest import SCRIPTS, Guest, missing
-from labs.lab import NOBODY, Host, Lab
+from labs.lab import UNPRIVILEGED, Host, Lab
 from labs.netns import has_usable_addresses
 from labs.process import Process, run, run_status, wait_until
 
@@ -81,10 +81,10 @@ class BridgeLab(RxeLab):
 
 
 class UdpLab(BridgeLab):
-    """The same by UDP sockets: the daemon is that of nobody, without any capability."""
+    """The same by UDP sockets: the daemon runs as the user nobody, without any capability."""
 
     port = "udp=eth0"
-    daemon_prefix = NOBODY
+    daemon_prefix = UNPRIVILEGED
     daemon_owner = 65534
 
     def _add_daemon(self, namespace, *arguments):
@@ -126,7 +126,7 @@ class VhostTapLab(RxeLab):
 
 
 class BridgeCapture:
-    """Everything that crosses the bridge while the `with` block runs, in a file of its own. It is
+    """Everything that crosses the bridge while the `with` block runs, in its own file. It is
     looked at where it goes to the guest and comes from it: the kernel has cut superframes there."""
 
     def __init__(self, lab):

@@ -37,7 +37,7 @@ static uint64_t next_random(uint64_t bound) {
   return random_state % bound;
 }
 
-/* ---- writers: each adds to words of its own in every buffer, all the time ---- */
+/* ---- writers: each adds to its own words in every buffer, all the time ---- */
 
 struct writer {
   pthread_t thread;

@@ -154,7 +154,7 @@ static void fork_and_use(const char* const names[2]) {
     if (perform(&own[0], &request) != IBV_WC_SUCCESS) _exit(16);
     _exit(all_are(buffers[1], HALF, 'a') ? 0 : 17);
   }
-  expect_exit(pid, "a child with a session of its own");
+  expect_exit(pid, "a child with its own session");
 }
 
 static void make_buffers(void) {

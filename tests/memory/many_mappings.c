@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One region over many mappings, each of a file of its own, as SPDK has its huge pages: 4 KB WRITEs
- * into all of it, which must arrive where they belong.
- * Usage: many_mappings DEVICE DEVICE MAPPINGS BYTES_EACH WRITES [hold], under `uroce run`. Prints
- * WRITEs per second; with `hold` it then waits for its end. Exit status 0 when all is right. */
+ * One region over many mappings, each of another file, as SPDK has its huge pages: 4 KB WRITEs into
+ * all of it, which must arrive where they belong. Usage: many_mappings DEVICE DEVICE MAPPINGS
+ * BYTES_EACH WRITES [hold], under `uroce run`. Prints WRITEs per second; with `hold` it then waits
+ * for its end. Exit status 0 when all is right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

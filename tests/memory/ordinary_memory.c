@@ -227,7 +227,7 @@ static const struct row rows[] = {{"MADV_DONTNEED", dont_need, 0},
                                   {"MAP_FIXED over a part", map_over, 0},
                                   {"mlock, MADV_DONTNEED, munlock", lock, 0},
                                   {"mincore", resident, 0},
-                                  {"a userfaultfd of its own", watch, 0},
+                                  {"its own userfaultfd", watch, 0},
                                   {"read into it", read_into, 0}};
 
 enum state { PLAIN, REGISTERED, DEREGISTERED, STATES };

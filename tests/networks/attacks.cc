@@ -49,7 +49,7 @@ AttackShares RunAttack(const congestion::Settings& settings, Attack attack, Nano
   for (Flow* flow : flows) flow->KeepPosted(kDepth, kMessageBytes);
   const uint32_t pretends = attack == Attack::kForgedCnps ? kReceiver : kAttacker;
   const std::vector<uint8_t> cnp = MakeCnp(bed, *flows[0], bed.nic(pretends).address());
-  const bool sends = attack == Attack::kForgedCnps || attack == Attack::kStrangerCnps;
+  const bool sends = attack == Attack::kForgedCnps || attack == Attack::kAttackerCnps;
   const auto run = [&](Nanos duration) {
     for (const Nanos end = bed.now() + duration; bed.now() < end; bed.Run(config.turn)) {
       for (uint32_t i = 0; sends && i < kCnpsATurn; ++i) bed.Inject(kAttacker, cnp);

@@ -10,7 +10,7 @@ enum class Attack : uint8_t {
   kNone,
   kMarks,         ///< All that arrives at the attacked flow's receiver has CE.
   kForgedCnps,    ///< CNPs with the address of the attacked flow's receiver, 4 a turn.
-  kStrangerCnps,  ///< The same with the address of the attacker.
+  kAttackerCnps,  ///< The same with the address of the attacker.
 };
 
 /// Parts of a NIC's line, by payload. The attacked flow shares its NIC with another one.

@@ -10,7 +10,7 @@
 namespace uroce::networks {
 
 /// Each NIC starts flows to others, chosen evenly, at random times (Poisson). Each flow is one
-/// WRITE on a connection of its own.
+/// WRITE on its own connection.
 struct Load {
   double part = 0.5;      ///< Payload started by a NIC, of its line.
   Nanos warm{5'000'000};  ///< Flows that start in this time are not measured.

@@ -76,7 +76,7 @@ TEST(MixedTrafficTest, VictimsOfPauses) {
 }
 
 // [cc.net.attack] CE on all packets, and a flood of CNPs: the flow that they mean keeps its floor,
-// and nobody else is slower. CNPs of a stranger do nothing.
+// and no other flow is slower. CNPs of another host do nothing.
 TEST(AttacksTest, MarksAndForgedCnps) {
   for (const Profile profile : {Profile::kDcqcn, Profile::kDelay}) {
     Settings settings = DefaultsOf(profile);
@@ -92,10 +92,10 @@ TEST(AttacksTest, MarksAndForgedCnps) {
       EXPECT_GE(shares.elsewhere, 0.99 * none.elsewhere);
       EXPECT_EQ(shares.failed, 0u);
     }
-    const AttackShares stranger = RunAttack(settings, Attack::kStrangerCnps);
-    EXPECT_GE(stranger.cnps_ignored, 100'000u);
-    EXPECT_EQ(stranger.cnps_handled, 0u);
-    EXPECT_GE(stranger.attacked, 0.99 * none.attacked);
+    const AttackShares other_address = RunAttack(settings, Attack::kAttackerCnps);
+    EXPECT_GE(other_address.cnps_ignored, 100'000u);
+    EXPECT_EQ(other_address.cnps_handled, 0u);
+    EXPECT_GE(other_address.attacked, 0.99 * none.attacked);
   }
 }
 

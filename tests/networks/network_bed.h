@@ -25,7 +25,7 @@ inline constexpr Nanos kStart{1'000'000'000};
 
 /// A CPU that a worker shares with others. The worker runs for a time, or until it has had nothing
 /// to do for 20 us. Then it waits for a time, and so on. Each time is random, between half of what
-/// is given here and three halves of it. `waits` of 0: the worker has a CPU of its own.
+/// is given here and three halves of it. `waits` of 0: the worker has its own CPU.
 struct SharedCpu {
   Nanos runs{3'000'000};
   Nanos waits{0};
@@ -72,7 +72,7 @@ class CpuTurns {
   std::mt19937_64 random_;
 };
 
-/// One NIC with a worker of its own.
+/// One NIC with its own worker.
 class SimulatedNic {
  public:
   /// The most turns in a row that are left out because the worker has nothing to do: each turn has

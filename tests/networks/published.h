@@ -9,7 +9,7 @@ namespace uroce::networks {
 /// A star of 40 Gb/s as in the DCQCN paper (SIGCOMM 2015), 4 us there and back, PFC: a link pauses
 /// when 500 KB of it wait. Marks by the deployed set: 5 KB, 200 KB, 1 %.
 NetworkConfig PaperStar(uint32_t nics, const congestion::Settings& settings);
-/// The same with PFC alone: nobody marks.
+/// The same with PFC alone: switches do not mark.
 NetworkConfig PaperStarWithoutMarks(uint32_t nics, const congestion::Settings& settings);
 /// The paper's first attempt: a cut-off at 40 KB, and in the settings a timer of 1.5 ms, a byte
 /// counter of 150 KB and g = 1/16.

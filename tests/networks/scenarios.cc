@@ -94,7 +94,7 @@ Shares RunParkingLot(const NetworkConfig& star, uint32_t hops, Nanos warm, Nanos
   NetworkConfig config = star;
   config.switches.assign(hops + 1, star.switches.front());
   config.switch_of_nic.clear();
-  // NICs 2 i and 2 i + 1 are at switch i; the long flow has two of its own.
+  // NICs 2 i and 2 i + 1 are at switch i; the long flow has two more.
   for (uint32_t i = 0; i <= hops; ++i)
     config.switch_of_nic.insert(config.switch_of_nic.end(), 2, i);
   config.switch_of_nic.push_back(0);

@@ -55,8 +55,8 @@ struct Latencies {
 Latencies RunBeside(const NetworkConfig& config, uint32_t senders, uint32_t bytes,
                     Nanos warm = Nanos(20'000'000), Nanos measured = Nanos(20'000'000));
 
-/// Switches in a row: one flow passes all the links between them, and each link has one flow of its
-/// own. The shares are those of all flows; the use is the least of a link.
+/// Switches in a row: one flow passes all the links between them, and each link has one more flow,
+/// which passes no other. The shares are those of all flows; the use is the least of a link.
 Shares RunParkingLot(const NetworkConfig& star, uint32_t hops, Nanos warm = Nanos(20'000'000),
                      Nanos measured = Nanos(10'000'000));
 

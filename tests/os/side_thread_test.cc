@@ -24,7 +24,7 @@ struct Mortal {
   std::function<void()> on_end;
 };
 
-TEST(SideThreadTest, ThingsEndOnAThreadOfItsOwn) {
+TEST(SideThreadTest, ThingsEndOnItsOwnThread) {
   SideThread thread;
   std::promise<std::thread::id> ended_on;
   thread.End(std::make_shared<Mortal>([&] { ended_on.set_value(std::this_thread::get_id()); }));
@@ -79,7 +79,7 @@ TEST(SideThreadTest, WorkAndAllThatItHoldsEndOnTheThread) {
   EXPECT_EQ(ended_on.load(), worked_on.load());
 }
 
-TEST(SideThreadTest, AnObjectEndsOnItsThreadWhoeverLetsGoOfItLast) {
+TEST(SideThreadTest, AnObjectEndsOnItsThreadAlsoIfAnotherReleasesItLast) {
   std::atomic<std::thread::id> ended_on;
   {
     const auto thread = std::make_shared<SideThread>();

@@ -56,13 +56,13 @@ class UnixSocketPathTest : public testing::Test {
 
 TEST_F(UnixSocketPathTest, AFreePathIsRightForAServerAndWrongForAClient) {
   EXPECT_TRUE(PrepareServerPath(path_).ok());
-  ExpectError(CheckServerListens(path_), "nobody listens there");
+  ExpectError(CheckServerListens(path_), "no process listens there");
 }
 
 TEST_F(UnixSocketPathTest, ASocketThatADeadServerLeftIsRemoved) {
   Listen();
   Die();
-  ExpectError(CheckServerListens(path_), "nobody listens there");
+  ExpectError(CheckServerListens(path_), "no process listens there");
   EXPECT_TRUE(PrepareServerPath(path_).ok());
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
@@ -70,7 +70,7 @@ TEST_F(UnixSocketPathTest, ASocketThatADeadServerLeftIsRemoved) {
 TEST_F(UnixSocketPathTest, ALiveServerKeepsItsSocket) {
   Listen();
   EXPECT_TRUE(CheckServerListens(path_).ok());
-  ExpectError(PrepareServerPath(path_), "somebody listens there already");
+  ExpectError(PrepareServerPath(path_), "another process listens there already");
   EXPECT_TRUE(std::filesystem::exists(path_));
 }
 
@@ -86,7 +86,7 @@ TEST_F(UnixSocketPathTest, DirectoryAndLengthAreChecked) {
   ExpectError(CheckServerListens(""), "1 to 107 bytes");
 }
 
-using Outcome = StrangerSocket::Outcome;
+using Outcome = UntrustedSocket::Outcome;
 constexpr std::chrono::seconds kLong{60};
 
 /// Sends bytes, and with them an fd unless it is -1.
@@ -94,56 +94,56 @@ ssize_t Send(int socket, const char* text, int fd = -1) {
   return SendWithFd(socket, text, std::strlen(text), fd, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-class StrangerSocketTest : public testing::Test {
+class UntrustedSocketTest : public testing::Test {
  protected:
-  StrangerSocketTest() {
+  UntrustedSocketTest() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
-    socket_ = std::make_unique<StrangerSocket>(Fd(ends[0]), thread_);
-    stranger_.Reset(ends[1]);
+    socket_ = std::make_unique<UntrustedSocket>(Fd(ends[0]), thread_);
+    peer_end_.Reset(ends[1]);
   }
-  StrangerSocket::Received Receive() { return socket_->Receive(buffer_); }
+  UntrustedSocket::Received Receive() { return socket_->Receive(buffer_); }
 
   std::shared_ptr<SideThread> thread_ = std::make_shared<SideThread>();
-  std::unique_ptr<StrangerSocket> socket_;
-  Fd stranger_;
+  std::unique_ptr<UntrustedSocket> socket_;
+  Fd peer_end_;
   std::array<uint8_t, 8> buffer_{};
 };
 
-TEST_F(StrangerSocketTest, MessagesComeOneAfterTheOther) {
+TEST_F(UntrustedSocketTest, MessagesComeOneAfterTheOther) {
   EXPECT_EQ(Receive().outcome, Outcome::kNothing);
-  Send(stranger_.get(), "one");
-  Send(stranger_.get(), "longer than there is room for");
+  Send(peer_end_.get(), "one");
+  Send(peer_end_.get(), "longer than there is room for");
   EXPECT_EQ(Receive().bytes, 3u);
   EXPECT_EQ(buffer_[0], 'o');
   EXPECT_EQ(Receive().bytes, 29u);
   EXPECT_EQ(Receive().outcome, Outcome::kNothing);
-  stranger_.Reset();
+  peer_end_.Reset();
   EXPECT_EQ(Receive().outcome, Outcome::kHangup);
 }
 
-TEST_F(StrangerSocketTest, AMessageWithAnFdIsNotTaken) {
+TEST_F(UntrustedSocketTest, AMessageWithAnFdIsNotTaken) {
   StuckFd stuck;
-  ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
-  Send(stranger_.get(), "behind");
+  ASSERT_GT(Send(peer_end_.get(), "fd", stuck.fd.get()), 0);
+  Send(peer_end_.get(), "behind");
   stuck.fd.Reset();
   EXPECT_EQ(Receive().outcome, Outcome::kFds);
   EXPECT_EQ(Receive().outcome, Outcome::kFds);
   socket_.reset();  // The thread hangs with it: this one does not.
-  EXPECT_EQ(Send(stranger_.get(), "gone"), -1);
+  EXPECT_EQ(Send(peer_end_.get(), "gone"), -1);
   thread_.reset();
   EXPECT_FALSE(SideThread::AwaitAll(std::chrono::milliseconds(20)));
   stuck.peer.Reset();
   EXPECT_TRUE(SideThread::AwaitAll(kLong));
 }
 
-TEST_F(StrangerSocketTest, WhatLiesBehindOtherMessagesAndADeadPeerIsFoundToo) {
+TEST_F(UntrustedSocketTest, WhatLiesBehindOtherMessagesAndADeadPeerIsFoundToo) {
   StuckFd stuck;
-  Send(stranger_.get(), "one");
-  Send(stranger_.get(), "two");
-  ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
+  Send(peer_end_.get(), "one");
+  Send(peer_end_.get(), "two");
+  ASSERT_GT(Send(peer_end_.get(), "fd", stuck.fd.get()), 0);
   send(socket_->fd(), "unread", 6, 0);  // So that the end of the peer is a reset.
-  stranger_.Reset();
+  peer_end_.Reset();
   stuck.fd.Reset();
   socket_.reset();
   thread_.reset();
@@ -152,10 +152,10 @@ TEST_F(StrangerSocketTest, WhatLiesBehindOtherMessagesAndADeadPeerIsFoundToo) {
   EXPECT_TRUE(SideThread::AwaitAll(kLong));
 }
 
-TEST_F(StrangerSocketTest, OneWithoutFdsIsClosedAtOnce) {
-  Send(stranger_.get(), "unread");
+TEST_F(UntrustedSocketTest, OneWithoutFdsIsClosedAtOnce) {
+  Send(peer_end_.get(), "unread");
   socket_.reset();
-  pollfd end{.fd = stranger_.get(), .events = 0, .revents = 0};
+  pollfd end{.fd = peer_end_.get(), .events = 0, .revents = 0};
   EXPECT_EQ(poll(&end, 1, 0), 1);
   EXPECT_NE(end.revents & POLLHUP, 0);
 }

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from built import ROOT, read_yaml
-from standalone import NOBODY, PING_PONG, StandaloneTestCase
+from standalone import PING_PONG, UNPRIVILEGED, StandaloneTestCase
 
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from labs.guide_text import sections  # pylint: disable=wrong-import-position
@@ -40,7 +40,7 @@ class Job:
         path = ":".join([*reversed(self.lines("GITHUB_PATH")), os.environ["PATH"]])
         words = {**added, "PATH": path, "RUNNER_TEMP": self.temporary,
                  "GITHUB_ACTION_PATH": self.action_path, **self.files, **(environment or {})}
-        return run_status([*NOBODY, "env", "-i", "-C", self.temporary,
+        return run_status([*UNPRIVILEGED, "env", "-i", "-C", self.temporary,
                            *(f"{name}={value}" for name, value in words.items()),
                            "bash", "--noprofile", "--norc", "-eo", "pipefail", file], 300)
 
@@ -180,7 +180,8 @@ class GuideTest(StandaloneTestCase):
         lines = [line for line in [*job["before_script"], job["script"]] if "apt-get" not in line]
         folder = self.make_folder()
         script = self.step_of_project(folder, "\n".join(lines))
-        done = subprocess.run([*NOBODY, "env", "-C", folder, f"UROCE_ARCHIVE=file://{self.archive}",
+        done = subprocess.run([*UNPRIVILEGED, "env", "-C", folder,
+                               f"UROCE_ARCHIVE=file://{self.archive}",
                                "bash", "-eo", "pipefail", "-c", script], capture_output=True,
                               text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -16,7 +16,7 @@ COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 _"${COMP_WORDS[0]}"
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-# A shell on a terminal of its own, which prints what it would offer.
+# A shell on its own terminal, which prints what it would offer.
 ASK_ZSH = r"""
 zmodload zsh/zpty
 zpty z zsh -f -i

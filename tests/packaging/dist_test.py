@@ -8,13 +8,13 @@ import sys
 import unittest
 
 from built import ROOT
-from standalone import NOBODY, PING_PONG, StandaloneTestCase
+from standalone import PING_PONG, UNPRIVILEGED, StandaloneTestCase
 
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from labs.process import run, run_status  # pylint: disable=wrong-import-position
 
 OF_GLIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
-# A program with a libstdc++ of its own, which throws through it while the devices are listed.
+# A program with its own libstdc++, which throws through it while the devices are listed.
 OTHER_RUNTIME = r"""
 #include <infiniband/verbs.h>
 #include <iostream>
@@ -45,11 +45,11 @@ def needed(path):
 
 
 class DistTest(StandaloneTestCase):
-    def test_nobody_runs_it_from_a_folder_of_another_name(self):
+    def test_the_user_nobody_runs_it_from_a_folder_of_another_name(self):
         folder = self.unpack()
         for command in ([f"{folder}/bin/uroce"], ["env", "-C", folder, "bin/uroce"]):
             with self.subTest(command):
-                self.expect_ping_pong(run([*NOBODY, "env", "-i", f"PATH={os.environ['PATH']}",
+                self.expect_ping_pong(run([*UNPRIVILEGED, "env", "-i", f"PATH={os.environ['PATH']}",
                                            *command, "run", "--private", "--", "sh", "-c",
                                            PING_PONG], 120))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from built import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
-from labs.lab import NOBODY  # pylint: disable=wrong-import-position
+from labs.lab import UNPRIVILEGED  # pylint: disable=wrong-import-position
 from labs.programs import PING_PONG  # pylint: disable=wrong-import-position
 
 
@@ -48,7 +48,7 @@ class StandaloneTestCase(unittest.TestCase):
         _, cls.archive, cls.said = _made()
 
     def make_folder(self):
-        """A folder that anybody may enter and write to."""
+        """A folder that any user may enter and write to."""
         folder = tempfile.TemporaryDirectory(prefix="uroce-dist-")
         self.addCleanup(folder.cleanup)
         os.chmod(folder.name, 0o777)
@@ -65,4 +65,4 @@ class StandaloneTestCase(unittest.TestCase):
         self.assertEqual(len(re.findall("1000 iters in", output)), 2, output)
 
 
-__all__ = ["NOBODY", "PING_PONG", "StandaloneTestCase"]
+__all__ = ["PING_PONG", "UNPRIVILEGED", "StandaloneTestCase"]

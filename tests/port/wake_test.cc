@@ -38,7 +38,7 @@ TEST_F(ReceiveWakeTest, AnEdgeWakesUntilItIsDrained) {
   EXPECT_FALSE(IsReadable()) << "the event's counter is never read, and yet nothing new came";
 }
 
-TEST_F(ReceiveWakeTest, EachSignalIsAnEdgeThoughNobodyReadTheOneBefore) {
+TEST_F(ReceiveWakeTest, EachSignalIsAnEdgeThoughTheOneBeforeIsUnread) {
   ASSERT_TRUE(wake_.Add(event_));
   for (int i = 0; i < 3; ++i) {
     Signal();

@@ -75,7 +75,7 @@ def run_unit(results, _options):
 
 # Without optimization the sanitizers' builds take a third of the time, and their tests little more;
 # reports need line numbers, and no more of what debuggers do. gcc's sanitizers read compressed
-# ones, but none in files of their own (-gsplit-dwarf). Most of a program is data about its checks,
+# ones, but none in their own files (-gsplit-dwarf). Most of a program is data about its checks,
 # with a relocation for each address: packed, these take a quarter off it.
 LINKED = "-gz -Wl,-z,pack-relative-relocs"
 SANITIZED = ["-Dbuildtype=debug", "-Ddebug=false", "-Dc_args=-g1 -gz", "-Dcpp_args=-g1 -gz",

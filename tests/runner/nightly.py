@@ -47,8 +47,8 @@ def run_tidy(results, options):
 
 
 def run_fuzz(results, _options):
-    """A build of its own by clang, and a minute of each target. tests/run has random tests of the
-    same targets, whose seeds are few."""
+    """Builds by clang, in its own directory, and runs each target for a minute. tests/run has
+    random tests of the same targets, whose seeds are few."""
     run_script(results, "fuzz/run")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of end-to-end tests in several processes at a time. Most of them wait for programs more
-than they compute, and each has namespaces and daemons of its own."""
+than they compute, and each has its own namespaces and daemons."""
 import json
 import multiprocessing
 import queue

@@ -11,7 +11,7 @@ REMEDIES = (
     (r"FUSE", "sudo modprobe fuse, or a machine with /dev/fuse"),
     (r"UDP port 4791", "end the daemon or rdma_rxe that has the port"),
     (r"rxe-lab|guest", "tests/interop/README.md says what is needed"),
-    (r"sanitizer of its own", "tests/run e2e with the release build in build/"),
+    (r"its own sanitizer", "tests/run e2e with the release build in build/"),
     (r"kernel|Linux \d|here$|userfaultfd|io_uring", "another machine: its kernel or container "
                                                     "lacks this"),
     (r"^(there is )?no [\w./-]+", "sudo tools/install-packages test; build/ is configured again by "

@@ -178,7 +178,7 @@ void RcParty::Receive(const wire::Packet& packet, Nanos now) {
                                                   !wire::IsOfManufacturer(packet.header.opcode));
   if (refused && !config_.may_fail) Fault("refused " + wire::ToString(packet));
   if (effect.kind == Effect::Kind::kNone) return;
-  PollCompletions();  // A program may poll here: data that it is told of must be in memory.
+  PollCompletions();  // A program may poll here: completed data must be in memory.
   if (effect.kind == Effect::Kind::kKeep) return qp_.OnEffectDone(Keep(packet), 0, now);
   uint64_t original = 0;
   const EffectOutcome outcome = Execute(effect, packet, original);
@@ -409,8 +409,8 @@ bool RcParty::TakeInvalidated(uint32_t rkey) {
 }
 
 void RcParty::Judge() {
-  // After the peer's last work succeeded, all that it promises must be there. For a peer that died
-  // or was abandoned nobody knows how far it came.
+  // After the peer's last work succeeded, all that it promises must be there. A peer that died or
+  // was abandoned may have come to any point.
   const Workload& plan = *peers_plan_;
   const bool whole = !config_.may_fail && !ended_ && !peer_->ended_;
   const bool complete = whole || (peer_->ended_ && plan.has_illegal && !dead() && !peer_->dead() &&

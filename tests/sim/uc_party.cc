@@ -132,7 +132,7 @@ void UcParty::Judge() {
     if (std::ranges::equal(now, message.bytes)) continue;
     for (uint32_t i = 0; i < size; ++i) {
       if (now[i] != message.bytes[i] && now[i] != initial_[va - RemoteMemory::kBase + i]) {
-        return Fault("memory has bytes that nobody wrote");
+        return Fault("memory has bytes that no peer wrote");
       }
     }
   }

@@ -75,7 +75,7 @@ void UdParty::OnReceived(const Completion& completion) {
   const std::span<const uint8_t> buffer(pool_.Buffer(completion.slot));
   auto* const sender = const_cast<UdParty*>(SenderOf(completion));
   if (completion.status != WcStatus::kSuccess || sender == nullptr) {
-    return Fault("a receive work failed, or is from nobody");
+    return Fault("a receive work failed, or has no sender");
   }
   uint32_t index;
   std::memcpy(&index, buffer.data() + transport::kGrhAreaBytes, sizeof index);

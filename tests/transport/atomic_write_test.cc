@@ -112,8 +112,8 @@ TEST(AtomicWrite, AKeyThatDoesNotGrantItIsNakRemoteAccess) {
   s.Sends({"NAK_REMOTE_ACCESS psn=000200 msn=0"}).State(QpState::kErr);
 }
 
-// [aw.response sr.order] Between two ends of this make it waits for its turn, and a lost answer is
-// asked for by the whole request.
+// [aw.response sr.order] Between two uroce NICs it waits for its turn, and the requester asks for a
+// lost answer by the whole request.
 TEST(AtomicWrite, IsRepeatedWholeAndExecutedInItsTurn) {
   Script responder(Selective());
   responder.Receive("ATOMIC_WRITE psn=000201 len=8 va=1008 rkey=2a ackreq").Does("keep");

@@ -12,7 +12,7 @@
 
 namespace uroce::transport {
 
-/// A packet with bytes of its own.
+/// A packet that owns its bytes.
 struct PacketCopy {
   explicit PacketCopy(const wire::Packet& original)
       : bytes(original.payload.begin(), original.payload.end()), packet(original) {

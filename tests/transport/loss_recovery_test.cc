@@ -128,7 +128,7 @@ TEST_F(LossRecoveryTest, ATimeoutGoesBackUntilNoRetryIsLeft) {
   EXPECT_EQ(counters.retry_exceeded_err, 1u);
 }
 
-// [cc.loss] Whoever controls the rate learns of each loss of requests once.
+// [cc.loss] The rate control learns of each loss of requests once.
 TEST_F(LossRecoveryTest, ALossOfRequestsIsToldOnce) {
   Send(Write(4 * kSmallMtu), Nanos(0));
   EXPECT_FALSE(recovery.TakeLosses().any());
@@ -285,12 +285,12 @@ TEST(RnrTimerTest, HasAsManyRetriesAsTheAttributeSays) {
 }
 
 // [3.3.rnr-retries]
-TEST(RnrTimerTest, SevenIsForEver) {
+TEST(RnrTimerTest, SevenIsWithoutLimit) {
   RnrTimer timer;
   timer.Configure(7);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(timer.TakeRetry());
   EXPECT_EQ(timer.resend().cause, ResendCause::kRnrNak);
-  EXPECT_EQ(timer.resend().limit, Resend::kForEver);
+  EXPECT_EQ(timer.resend().limit, Resend::kUnlimited);
 }
 
 TEST(RnrTimerTest, WaitsUntilItsDeadline) {

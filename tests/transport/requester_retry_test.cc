@@ -262,7 +262,7 @@ TEST(RequesterRetry, RnrRetryTwoMeansThreeTransmissions) {
   EXPECT_EQ(s.counters().rnr_nak_retry_err, 2u);
 }
 
-// [3.3.rnr-retries] 7 is for ever.
+// [3.3.rnr-retries] 7 is without limit.
 TEST(RequesterRetry, RnrRetrySevenNeverEnds) {
   Script s({.rnr_retry = 7});
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});

@@ -203,7 +203,8 @@ TEST(RequesterSend, AMessageTooLongCompletesWithLocLenErr) {
   s.Post(Write((1u << 31) + 1)).Quiet().Completes({"0 WRITE LOC_LEN_ERR"}).State(QpState::kErr);
 }
 
-// [3.1.5.window] How much answers a READ is max_rd_atomic's business: it shuts nobody out.
+// [3.1.5.window] How much answers a READ is max_rd_atomic's business: a READ does not close the
+// window to other requests.
 TEST(RequesterSend, ALongReadIsOnePacketOfTheWindow) {
   Script s({.path_mtu = 256, .max_in_flight_packets = 3});
   s.Post(Read(1 << 20)).Post(Write(600)).Post(Send(8));

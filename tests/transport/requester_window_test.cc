@@ -27,8 +27,8 @@ TEST(RequesterWindow, ARequesterSendsMoreOnceItsPeerIsKnown) {
            "WRITE_MIDDLE psn=000105 len=256", "WRITE_MIDDLE psn=000106 len=256 ackreq"});
 }
 
-// [sr.flight sr.standard] With a responder of another make it stays as it is.
-TEST(RequesterWindow, ARequesterSendsNoMoreToAnotherMake) {
+// [sr.flight sr.standard] With a responder of another vendor the window stays unchanged.
+TEST(RequesterWindow, ARequesterSendsNoMoreToAnotherVendor) {
   ScriptConfig config{.selective_repeat = true};
   config.path_mtu = 256;
   config.max_in_flight_packets = 2;

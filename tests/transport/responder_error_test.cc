@@ -162,7 +162,7 @@ TEST(ResponderError, AReceiveThatCannotBePlacedIsARemoteOperationError) {
   s.Completes({"0 RECEIVE LOC_PROT_ERR", "1 RECEIVE WR_FLUSH_ERR"});
 }
 
-// [12.solicited] Whoever waits for solicited completions learns of errors too.
+// [12.solicited] A program that waits for solicited completions learns of errors too.
 TEST(ResponderError, AReceiveCompletionInErrorIsSolicited) {
   Script s;
   s.PostReceive(7).Receive("SEND_ONLY psn=000200 len=8 ackreq");

@@ -86,7 +86,7 @@ TEST(Credits, AProbeIsOnePacketThatAsksForAnAck) {
   s.Sends({"SEND_FIRST psn=000101 len=1024 ackreq"});
   EXPECT_EQ(s.counters().credit_probes, 1u);
   s.Receive("ACK psn=000101 msn=1 credits=0");
-  // The next one is a probe of its own.
+  // The next one is its own probe.
   s.Sends({"SEND_MIDDLE psn=000102 len=1024", "SEND_LAST psn=000103 len=952 ackreq",
            "SEND_ONLY psn=000104 len=8 ackreq"});
   EXPECT_EQ(s.counters().credit_probes, 2u);

@@ -244,7 +244,7 @@ TEST(SelectiveRead, AResponderRepeatsAPartAlone) {
 }
 
 // [sr.read] In the midst of a reply, which then goes on where it was.
-TEST(SelectiveRead, ARepeatedPartDoesNotStartTheReplyAnew) {
+TEST(SelectiveRead, ARepeatedPartDoesNotRestartTheReply) {
   Script s(Selective());
   s.At(0).Receive("READ_REQUEST psn=000200 va=1000 rkey=2a len=4096 ackreq");
   s.SendsNext("READ_RESPONSE_FIRST psn=000200 len=1024 msn=1");

@@ -275,7 +275,7 @@ TEST(SelectiveRequester, SendsAllAgainAfterAnRnrWait) {
                         "WRITE_ONLY psn=000103 len=1024 ackreq"});
 }
 
-// [sr.xrc] The map of an extended connection has an opcode of its own.
+// [sr.xrc] The map of an extended connection has its own opcode.
 TEST(SelectiveRequester, AnExtendedConnectionRepeatsSelectively) {
   ScriptConfig config = Selective();
   config.service = wire::Service::kXrc;
@@ -358,7 +358,7 @@ TEST(SelectiveResponder, ExecutesEverythingInItsTurn) {
   s.Completes({"0 RECEIVE_WRITE SUCCESS len=8 imm=00000001", "1 RECEIVE SUCCESS len=8"});
 }
 
-// [sr.map sr.nak] Two holes: the second is told of when the first is filled.
+// [sr.map sr.nak] Two gaps: the responder reports the second when the first is filled.
 TEST(SelectiveResponder, TellsOfTheNextHole) {
   Script s(Selective());
   s.At(0);

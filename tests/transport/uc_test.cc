@@ -77,7 +77,7 @@ TEST(Uc, AGatherErrorStopsTheSendQueueAlone) {
   s.Completes({"6 SEND SUCCESS"});
 }
 
-// [6.1.sqe] What was to flush flushes, even if nobody had polled before RTS.
+// [6.1.sqe] Works that were to flush flush, even if the worker did not poll before RTS.
 TEST(Uc, LeavingSqeDoesNotReviveFlushedWorks) {
   UcScript s;
   s.Post(Read(8)).Post(Send(8)).Quiet().Modify(QpState::kRts).Post(Send(8)).Quiet();
@@ -154,7 +154,7 @@ TEST(Uc, APacketThatComesLateDoesNotReviveItsMessage) {
 }
 
 // [9.restart] A sender that gave its message up begins the next one at the next PSN.
-TEST(Uc, AFirstInsideAMessageBeginsAnew) {
+TEST(Uc, AFirstInsideAMessageBeginsANewMessage) {
   UcScript s;
   s.PostReceive().Receive("UC_SEND_FIRST psn=000200 len=1024");
   s.Receive("UC_SEND_ONLY psn=000201 len=8").Completes({"0 RECEIVE SUCCESS len=8"});

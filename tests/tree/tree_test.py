@@ -50,7 +50,7 @@ def tracked(*suffixes):
         ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return sorted(name for name in output.splitlines()
-                  if name.endswith(suffixes) and (ROOT / name).exists())
+                  if name.endswith(suffixes) and (ROOT / name).is_file())
 
 
 def read(name):

@@ -194,7 +194,7 @@ TEST_F(CmTest, AThreadThatWaitsGetsTheEvent) {
   EXPECT_EQ(event.event, 9u);
 }
 
-// Another thread was faster, and has yet to take the signal: whoever waits goes on waiting.
+// Another thread was faster, and has yet to take the signal: this thread continues to wait.
 TEST_F(CmTest, AnEventThatAnotherThreadTookIsWaitedFor) {
   Signal();
   daemon_->AnswerCm({.error = EAGAIN});

@@ -75,7 +75,7 @@ TEST_F(DeadDaemonTest, AWaiterOnAChannelGetsAnError) {
   EXPECT_EQ(errno, EIO);
 }
 
-// Events that the daemon reported, and that nobody will acknowledge now, keep no object.
+// Events that the daemon reported, and that no thread will acknowledge now, keep no object.
 TEST_F(DeadDaemonTest, ObjectsCanBeDestroyedWithoutIt) {
   fake_cq().comp_events_reported = 5;
   daemon_->Stop();

@@ -36,7 +36,7 @@ class EventTest : public ShimTest {
     pollfd waits = {.fd = fd, .events = POLLIN, .revents = 0};
     return poll(&waits, 1, 0) == 1;
   }
-  /// How many events the channel promises to whoever polls it.
+  /// How many events the channel promises to a thread that polls it.
   int Waiting() const {
     int bytes = 0;
     EXPECT_EQ(ioctl(channel_->fd, FIONREAD, &bytes), 0);
@@ -102,7 +102,7 @@ TEST_F(EventTest, AnAsynchronousEventNamesItsQueuePair) {
   ibv_ack_async_event(&event);
 }
 
-// The daemon's word for how many events there were holds nobody up.
+// The shim does not wait for as many events as the daemon says there were.
 TEST_F(EventTest, EventsThatTheProgramWasNotGivenAreNotWaitedFor) {
   ibv_cq* other = ibv_create_cq(context_, 4, nullptr, channel_, 0);
   ASSERT_NE(other, nullptr);

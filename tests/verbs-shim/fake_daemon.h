@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon inside the test: answers the control protocol, on a thread of its own or when the test
-// says so; what a worker would do on the rings, the test does itself.
+// A daemon inside the test: answers the control protocol, on its own thread or when the test says
+// so; what a worker would do on the rings, the test does itself.
 #pragma once
 
 #include <deque>
@@ -81,7 +81,7 @@ struct FakeReply {
   std::vector<int> fds;
 };
 
-/// Listens on a socket of its own from construction to Stop; one client at a time.
+/// Listens on its own socket from construction to Stop; one client at a time.
 class FakeDaemon {
  public:
   /// That every window has first.

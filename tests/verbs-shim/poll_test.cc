@@ -18,8 +18,8 @@ TEST_F(PollTest, AnEmptyQueueGivesZeroHoweverOftenItIsAsked) {
   EXPECT_EQ(errno, 0);
 }
 
-// A thread of its own has not yet learned that others want its core.
-TEST_F(PollTest, SixteenEmptyPollsInARowYieldAndACompletionStartsAnew) {
+// A new thread has not yet learned that others want its core.
+TEST_F(PollTest, SixteenEmptyPollsInARowYieldAndACompletionRestartsTheCount) {
   ASSERT_EQ(Post(Write(1, nullptr)), 0);
   std::thread([this] {
     ibv_wc wc;
@@ -143,7 +143,7 @@ TEST_F(PollTest, CreationChecksItsArguments) {
   EXPECT_EQ(cq_->cq_context, this);
 }
 
-// Nobody would take it out of that queue's account when it goes.
+// That queue's account would keep it when the queue pair goes.
 TEST_F(PollTest, ACompletionOfAQueuePairThatCompletesElsewhereIsNone) {
   ibv_cq* elsewhere = ibv_create_cq(context_, 16, nullptr, nullptr, 0);
   ASSERT_NE(elsewhere, nullptr);

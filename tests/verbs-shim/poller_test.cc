@@ -268,8 +268,8 @@ class SliceTest : public ShimTest {
   static int Set(const SchedAttr& attributes) {
     return static_cast<int>(syscall(SYS_sched_setattr, 0, &attributes, 0));
   }
-  /// Yields in a thread of its own, which others keep from the core for so long; returns how the
-  /// kernel schedules the thread then. `prepare` is run in the thread before.
+  /// Yields in its own thread, which others keep from the core for so long; returns how the kernel
+  /// schedules the thread then. `prepare` is run in the thread before.
   SchedAttr AfterYieldsOf(useconds_t us, const std::function<void()>& prepare = {}) {
     g_others = [us] { usleep(us); };
     SchedAttr after;

@@ -3,8 +3,8 @@
 
 #include <sched.h>
 
-/// In place of libc's, to count; liburoce.so finds the program's first. Nobody gets the CPU: how
-/// long a yield takes must not depend on what else the machine does.
+/// In place of libc's, to count; liburoce.so finds the program's first. No other thread gets the
+/// CPU: how long a yield takes must not depend on what else the machine does.
 extern "C" int sched_yield() noexcept {
   ++uroce::shim_test::g_yields;
   if (uroce::shim_test::g_others) uroce::shim_test::g_others();

@@ -36,7 +36,7 @@ Frame Make(Opcode opcode, size_t payload_bytes, bool ipv6 = false) {
 }
 
 DecodeResult ResultOf(const Frame& frame) {
-  // In a block of its own size, so that AddressSanitizer sees any byte read behind it.
+  // In its own block size, so that AddressSanitizer sees any byte read behind it.
   const Frame exact(frame);
   Packet packet;
   FrameView view;

@@ -36,7 +36,7 @@ TEST(GsiTest, EverythingElseIsRefusedWithTheReason) {
   EXPECT_EQ(CheckGsi(header, kMadBytes), GsiResult::kNotGsi);
 }
 
-// The MAD by which NICs of this make know each other: where each value lies, and what is refused.
+// The MAD by which uroce NICs know each other: where each value lies, and what is refused.
 
 using Bytes = std::array<uint8_t, kMadBytes>;
 

@@ -142,7 +142,7 @@ TEST(HostDelayTest, EachCodeIsTheTimeThatItStandsFor) {
   EXPECT_EQ(HostDelayOf(kHostDelayMask), Nanos(7 * 32'768 * 8'000ll));
 }
 
-// Nobody is told of more than there was, and of no less than four fifths.
+// No peer learns of more than there was, nor of less than four fifths.
 TEST(HostDelayTest, ATimeIsToldWithoutExaggeration) {
   for (int64_t delay = 40'000; delay < 1'000'000'000; delay += delay / 7) {
     const int64_t told = HostDelayOf(HostDelayCode(Nanos(delay))).count();

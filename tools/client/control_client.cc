@@ -184,7 +184,7 @@ absl::StatusOr<std::string> AskForFile(int socket, uint32_t command, const void*
   return ReadWhole(reply->fds[0].get());
 }
 
-/// The same on a connection of its own.
+/// The same on its own connection.
 absl::StatusOr<std::string> FetchFile(const std::string& socket_path, uint32_t command,
                                       const void* request, size_t request_bytes) {
   absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path);

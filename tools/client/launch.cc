@@ -107,7 +107,7 @@ std::string FromOwnFolder(const char* folder) {
 }
 
 absl::StatusOr<std::string> FindLibrary() {
-  // Never from the folder in which somebody happens to be.
+  // Never from the current folder of the user.
   if (!std::filesystem::path(OwnPath()).is_absolute()) {
     return absl::NotFoundError("where liburoce.so lies cannot be told: /proc/self/exe is missing");
   }

@@ -30,9 +30,9 @@
 #include "tools/client/launch.h"
 
 // Three processes work together. This one starts the program and waits for it and its children. The
-// keeper, a child in a session of its own, owns the daemon and the directory: it ends the daemon
-// and removes the directory when the pipe from this process closes, whatever has ended this
-// process. The kernel ends the daemon if the keeper is killed.
+// keeper, a child in its own session, owns the daemon and the directory: it ends the daemon and
+// removes the directory when the pipe from this process closes, whatever has ended this process.
+// The kernel ends the daemon if the keeper is killed.
 
 namespace uroce::tools {
 namespace {
@@ -103,7 +103,7 @@ std::string LastLines(const std::string& log) {
 
 // ---- The keeper ----
 
-/// What the keeper needs. The keeper has a copy of its own.
+/// What the keeper needs. The keeper has its own copy.
 struct Keeping {
   std::string directory;
   std::string daemon;

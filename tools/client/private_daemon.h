@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with a daemon of its own, for `uroce run --private`.
+// A program with its own daemon, for `uroce run --private`.
 #pragma once
 
 #include <string>

@@ -171,7 +171,7 @@ void AddPorts(const Command& app, Invocation& invocation) {
   AddSettings(add);
   add.app.AddFlag(
       "--wire", [flags = add.flags] { flags->what = UROCE_CHANGE_ADD_WIRE; },
-      "Add two NICs on a wire of their own, by what uroced --wire takes");
+      "Add two NICs on their own wire, by what uroced --wire takes");
   const ChangeCommand remove =
       AddChange(port, invocation, UROCE_CHANGE_REMOVE_PORT, "remove",
                 "Remove a port, or an end of a wire; its programs get IBV_EVENT_DEVICE_FATAL");

@@ -73,7 +73,7 @@ int RunProgram(const RunWords& words, const Invocation& invocation) {
   }
   if (!words.is_private) return RunOnDaemon(invocation.SocketPath(), words.program);
   if (!invocation.socket.empty()) {
-    return Report(absl::InvalidArgumentError("run: --private has a socket of its own"));
+    return Report(absl::InvalidArgumentError("run: --private has its own socket"));
   }
   const auto status = RunWithPrivateDaemon(words.daemon_options, words.program);
   return status.ok() ? *status : Report(status.status());
@@ -130,7 +130,7 @@ void AddLaunchers(const Command& app, Invocation& invocation, const RunWords& wo
   AddSocketFlag(run, invocation);
   const auto is_private = std::make_shared<bool>(false);
   run.AddFlag(kPrivate, *is_private,
-              "With a uroced of its own, which ends with the program: "
+              "With its own uroced, which ends with the program: "
               "uroce run --private [OPTION-OF-UROCED...] -- PROGRAM");
   const auto is_only = std::make_shared<bool>(false);
   run.AddFlag(kOnly, *is_only, "Hide the machine's other RDMA devices from the program");

@@ -22,7 +22,7 @@ absl::StatusOr<std::string> RenderRates(const std::string& before, const std::st
 /// `value` with three digits, an SI prefix and the unit: "12.3 Mb/s".
 std::string ScaledText(double value, absl::string_view unit);
 
-/// The name to show. Counters are below a member of their own, whose name is left out.
+/// The name to show. Counters are below their own member, whose name is left out.
 std::string CounterName(const std::string& name);
 
 // ---- Programs and queue pairs ----

@@ -2,7 +2,7 @@
 // Hooks on libc's functions of paths and on dlopen: programs find our devices in /sys, the
 // connection manager's node in /dev, and our verbs in libibverbs.
 //
-// The hooks have names of their own in C++, and libc's names as labels: libc's headers give some of
+// The hooks have their own names in C++, and libc's names as labels: libc's headers give some of
 // their declarations other labels, depending on the size of file offsets.
 #include <dlfcn.h>
 #include <fcntl.h>

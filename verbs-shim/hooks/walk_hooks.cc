@@ -2,7 +2,7 @@
 // Hooks on libc's functions that read whole directories: libc does not call its own functions of
 // paths by their names, so path_hooks.cc does not see what these read.
 //
-// The hooks have names of their own in C++, and libc's names as labels, as in path_hooks.cc.
+// The hooks have their own names in C++, and libc's names as labels, as in path_hooks.cc.
 #include <dirent.h>
 #include <fts.h>
 #include <ftw.h>
@@ -38,8 +38,8 @@ constinit NextFunction<OpenWalk> next_fts_open("fts_open"), next_fts64_open("fts
 
 // ---- glob ----
 
-/// Has libc read by the functions that path_hooks.cc catches. A program with functions of its own
-/// is left alone.
+/// Has libc read by the functions that path_hooks.cc catches. A program that passes its own
+/// functions is left alone.
 int GlobOurs(NextFunction<Glob>& next, const char* pattern, int flags, OnGlobError* on_error,
              glob_t* found) {
   if ((flags & GLOB_ALTDIRFUNC) != 0 || !ProgramPath::MayBeOurs(pattern)) {

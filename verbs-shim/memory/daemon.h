@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the registration of memory needs of a daemon. These are function pointers, since virtual
-// functions would need a C++ library. The connection sets them; tests have a daemon of their own.
+// functions would need a C++ library. The connection sets them; tests have their own daemon.
 #pragma once
 
 #include <cstdint>

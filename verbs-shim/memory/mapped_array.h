@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and slots in mappings of their own, without the heap.
+// Arrays and slots in their own mappings, without the heap.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 
 namespace uroce::memory {
 
-// ---- An array that grows in pages of its own ----
+// ---- An array that grows in its own pages ----
 // It uses no heap, because the heap may be write-protected, and because a program's own allocator
 // must not see our allocations.
 

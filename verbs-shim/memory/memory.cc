@@ -57,8 +57,8 @@ int CheckRequest(const MemoryRequest& request) {
   return CheckAccess(request.access);
 }
 
-/// valgrind preloads a library of its own. valgrind would take swapped pages as defined and
-/// addressable as a whole, whatever it knew of the bytes before.
+/// valgrind preloads its own library. valgrind would take swapped pages as defined and addressable
+/// as a whole, whatever it knew of the bytes before.
 bool IsUnderValgrind() {
   const char* preloaded = secure_getenv("LD_PRELOAD");
   return preloaded != nullptr && strstr(preloaded, "/vgpreload_core") != nullptr;
@@ -142,7 +142,7 @@ bool KeepsMapping(const Registry& registry, const RegionPart& part) {
   return IsPrivate(part) && (registry.support.kernel_mode || registry.is_alone());
 }
 
-/// An fd of its own for a long segment's file; negative: the file is not kept open.
+/// A duplicate of the fd of a long segment's file; negative: the file is not kept open.
 int64_t HeldCopy(uint64_t length, int memfd) {
   return length < kHeldFileBytes ? -1 : SystemCall(SYS_fcntl, memfd, F_DUPFD_CLOEXEC, 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether somebody may hold pages of this process at their place, who would go on using these pages
-// when others lie at their addresses.
+// Whether another process or the kernel may hold pages of this process in place, and would continue
+// to use them when other pages lie at their addresses.
 #pragma once
 
 namespace uroce::memory {

@@ -149,7 +149,7 @@ class SegmentTable {
 /// Gives a fork child its own copy of every page of a segment, used or not. Without it, the child
 /// would share these pages with its parent and the daemon.
 ///
-/// The parent makes the copy right before the fork, in memory of its own. The child moves that copy
+/// The parent makes the copy right before the fork, in its own memory. The child moves that copy
 /// over the pages before other code of the child runs, and needs no memory, lock or fd for that. So
 /// the child sees what the forking thread saw. Writes of other threads or the daemon during the
 /// copy may be in it or not: in a program with threads, fork takes no snapshot of what other

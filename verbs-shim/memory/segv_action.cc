@@ -147,7 +147,7 @@ KernelAction TakeAction() {
 }
 
 /// The kernel does it: a fault comes again when the handler returns, with its registers; a signal
-/// that somebody sent is sent again, and delivered then.
+/// that a process sent is sent again, and delivered then.
 void EndAsByDefault(int signal, siginfo_t* info) {
   const KernelAction action{.handler = kDefault, .flags = 0, .restorer = 0, .mask = 0};
   Exchange(&action, nullptr);

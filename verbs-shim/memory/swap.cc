@@ -363,8 +363,8 @@ class Swap {
     SystemCall(SYS_mprotect, Kept(), Length(), PROT_NONE);
   }
 
-  /// Writes to each used page without a change: who shares a page with a fork child gets one of its
-  /// own, if nobody has pinned it. By a system call, because the program may unmap the page.
+  /// Writes to each used page without a change: a process that shares a page with a fork child gets
+  /// a copy, if the page is not pinned. By a system call, because the program may unmap the page.
   int64_t Unshare() {
     used_.FindTouched(page_map_, chunk_);
     return used_.ForEachRun([](AddressRange run) {

@@ -24,7 +24,7 @@ struct SwapRequest {
   int memfd;         // its bytes from 0 on become the contents of the pages
   bool is_private;   // the pages are one private mapping; otherwise they are a segment's
   bool keep;         // the private mapping is to be kept
-  bool checks_pins;  // private pages that somebody has pinned are refused. Needs
+  bool checks_pins;  // refuses private pages that the kernel has pinned. Needs
                      // FaultSupport::moves_pages, and kernel_mode if there are other threads
 };
 
@@ -47,8 +47,8 @@ struct SwapResult {
 /// in processes with little address space, nothing is kept.
 ///
 /// Returns 0, or an errno, after which the pages are private as before, but for SwapResult::stays.
-/// EBUSY with `checks_pins`: somebody has pinned one of the pages. Without `checks_pins`, direct
-/// I/O into the pages that began before is not delayed, as with any memory whose pages move.
+/// EBUSY with `checks_pins`: one of the pages is pinned. Without `checks_pins`, direct I/O into the
+/// pages that began before is not delayed, as with any memory whose pages move.
 [[nodiscard]] int SwapPages(const OtherThreads& others, const SwapRequest& request,
                             SwapResult& result);
 

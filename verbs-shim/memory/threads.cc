@@ -184,8 +184,8 @@ bool ParseCall(std::string_view text, SystemCallState& call) {
   return TakeHex(text, call.stack_pointer);
 }
 
-/// Whether a system call has put a mask of its own in the place of the thread's, which /proc does
-/// not tell meanwhile. If in doubt, it has.
+/// Whether a system call has put its own mask in the place of the thread's, which /proc does not
+/// tell meanwhile. If in doubt, it has.
 bool HidesMask(const SystemCallState& call, bool (*read_word)(uint64_t, uint64_t&)) {
   uint64_t word = 0;
   switch (call.number) {

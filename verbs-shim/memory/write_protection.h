@@ -35,7 +35,7 @@ struct FaultSupport {
   bool kernel_mode = false;      // also stops writes made by the kernel; otherwise these get EFAULT
   bool protects_absent = false;  // write-protects pages that were never touched (Linux 6.4)
   bool protects_shared = false;  // write-protects shared memory too (Linux 5.19)
-  bool moves_pages = false;      // moves private pages that nobody has pinned (Linux 6.8)
+  bool moves_pages = false;      // moves private pages that are not pinned (Linux 6.8)
   int device_fd = -1;            // kDevice: /dev/userfaultfd
   bool operator==(const FaultSupport&) const = default;
 };
@@ -62,9 +62,9 @@ class WriteProtection {
 
   /// Begins in another way, in kernel mode or without other threads: all accesses to the pages
   /// wait. The pages, which are all of one private mapping, move to the mapping at `to`, which has
-  /// the same protection and no pages, and which nobody else uses. Needs FaultSupport::moves_pages.
-  /// Returns 0 or a negative errno, after which nothing has changed: EBUSY where somebody has
-  /// pinned one of the pages, or where one is shared with a fork child.
+  /// the same protection and no pages, and which no other code uses. Needs
+  /// FaultSupport::moves_pages. Returns 0 or a negative errno, after which nothing has changed:
+  /// EBUSY where one of the pages is pinned, or is shared with a fork child.
   int64_t BeginByMoving(const FaultSupport& support, AddressRange pages, uint64_t to);
   /// Moves the pages back, before End(false).
   void MoveBack(uint64_t from);

@@ -25,7 +25,7 @@ namespace uroce::datapath {
 // and the worker needs the cache for other data.
 
 inline constexpr uint64_t kRecordLine = UROCE_CAPTURE_ALIGNMENT;
-static_assert(sizeof(uroce_capture_record) == kRecordLine, "the frame starts at a line of its own");
+static_assert(sizeof(uroce_capture_record) == kRecordLine, "the frame starts at its own line");
 
 /// Bytes of a record in the ring.
 constexpr uint64_t RecordBytes(uint32_t captured_length) {

@@ -223,7 +223,7 @@ struct Taps {
   std::vector<CaptureTap*> list;
   Clock& clock;
 
-  /// Each frame has a time of its own, so that those of a burst can be told apart.
+  /// Each frame has its own time, so that those of a burst can be told apart.
   void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame,
            const uroce_capture_note& note) {
     const Nanos time = clock.Wall();

@@ -21,7 +21,7 @@ CrossWorkerQueues::CrossWorkerQueues(uint32_t workers, std::function<void(uint32
 CrossWorkerLink::CrossWorkerLink(CrossWorkerQueues* queues, uint32_t index)
     : queues_(queues), index_(index), workers_(queues == nullptr ? 1 : queues->workers()) {}
 
-// Uses the mbuf's port field, which a driver sets to the receiving port and nobody reads.
+// Uses the mbuf's port field, which a driver sets to the receiving port and no code reads.
 bool CrossWorkerLink::Give(uint32_t to, uint16_t position, rte_mbuf* frame) {
   frame->port = position;
   if (queues_->Queue(index_, to).Put(&frame, 1) == 0) return false;
@@ -57,7 +57,7 @@ bool CrossWorkerLink::empty() const {
 
 namespace {
 
-/// Chunk numbers have 16 bits. Each frame may lie in a chunk of its own.
+/// Chunk numbers have 16 bits. Each frame may lie in its own chunk.
 constexpr uint32_t kMostChunks = UINT16_MAX;
 
 }  // namespace

@@ -60,7 +60,7 @@ struct CopyJob {
 
   WaitingFrames::JobFrames frames_held;  ///< Counts `frame` and those of `batched`.
   uint64_t value = 0;                    ///< Room for eight bytes to place.
-  rte_mbuf* frame = nullptr;             ///< Freed with the job if nobody waits for it any more.
+  rte_mbuf* frame = nullptr;             ///< Freed with the job if its owner has gone.
   QueuePair* owner = nullptr;            ///< Used by the worker; null once the queue pair has gone.
   uint32_t worker = 0;                   ///< The worker that the job belongs to; set by Submit.
   CopyJob* next = nullptr;
@@ -70,7 +70,7 @@ struct CopyJob {
   ~CopyJob();
 };
 
-/// A FIFO of jobs. It needs no bound of its own: it holds at most one job per queue pair.
+/// A FIFO of jobs. It needs no bound: it holds at most one job per queue pair.
 class CopyJobQueue {
  public:
   /// Any thread.
@@ -174,8 +174,8 @@ struct CopyVector {
 
 /// Gathers the pieces from `first` on that are contiguous in the program's memory.
 /// The last eight bytes of a kWrite that ends a message (an aligned piece, or as much of it as the
-/// message has) get an entry of their own, because programs poll on them. The kernel
-/// treats the entries as follows:
+/// message has) get their own entry, because programs poll on them. The kernel treats the entries
+/// as follows:
 /// - It copies one entry after the other, and each entry page by page, in rising
 ///   addresses. All bytes of an entry are visible before those of the next one.
 /// - Within a page it copies by one string instruction (processors with FSRM) or by

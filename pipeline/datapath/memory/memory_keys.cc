@@ -120,7 +120,7 @@ void KeyTable::Unpublish(const MemoryRegion* region) {
   slots_[at].store(&kRemoved, std::memory_order_release);
   --count_;
   // A removed slot in front of an empty one ends no probe early, so it may become empty itself:
-  // otherwise probes of absent keys would grow longer for ever.
+  // otherwise probes of absent keys would grow longer without limit.
   if (slots_[(at + 1) & mask_].load(std::memory_order_relaxed) != nullptr) return;
   while (slots_[at].load(std::memory_order_relaxed) == &kRemoved) {
     slots_[at].store(nullptr, std::memory_order_release);

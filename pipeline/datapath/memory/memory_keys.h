@@ -37,7 +37,7 @@ struct WindowBinding {
 /// changes. A writer takes the word to "changing" by compare and swap, which one of several wins,
 /// writes the fields, and stores the new state. A reader reads the word, the fields and the word
 /// again. If both words are equal, no writer came between, and the fields belong together. So
-/// nobody waits, and an access during a change has either the old key or the new one, never a
+/// readers never wait, and an access during a change has either the old key or the new one, never a
 /// mixture. The writer must await that no other worker uses the old key any more: see Worker (key
 /// waits), which holds the completion back for a grace period.
 class MemoryWindow {
@@ -104,7 +104,7 @@ class MemoryWindow {
   std::atomic<uint32_t> qpn_{0};
 };
 
-// A registered region as workers see it: a list of segments, each reached in a way of its own.
+// A registered region as workers see it: a list of segments, each reached in its own way.
 
 class Session;
 

@@ -48,7 +48,8 @@ bool RecordSocket::Write(uint64_t element, uint32_t event_type) const {
 
 namespace {
 
-// The word lies in memory of this daemon, which the program shares: the kernel waits for nobody.
+// The word lies in memory of this daemon, which the program shares: the kernel waits for no page of
+// the program.
 bool WakeSleepers(uint32_t& word, uint32_t bits) {
   return syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits) >= 0;
 }

@@ -81,7 +81,7 @@ inline constexpr uint32_t kEventSrqLimitReached = 15;
 
 /// The daemon's end of a stream socket. Any thread. Owned by nic.
 struct RecordSocket {
-  int fd = -1;               ///< -1: nobody listens.
+  int fd = -1;               ///< -1: the program has not opened one.
   WakePace* pace = nullptr;  ///< The pace of its user; null: no limit.
 
   bool is_open() const { return fd >= 0; }
@@ -96,14 +96,14 @@ struct RecordSocket {
 /// Where those threads of a program sleep that poll one CQ, until it has a CQE. Any worker. Owned
 /// by nic.
 struct Pollers {
-  uroce_line32* word = nullptr;  ///< In the arena; null: nobody sleeps.
+  uroce_line32* word = nullptr;  ///< In the arena; null: no thread sleeps on it.
   uint32_t bit = 0;              ///< Of the CQ: rings::PollerBit.
   WakePace* pace = nullptr;      ///< The pace of its user; null: no limit.
 
   /// Whether Wake is due for the CQEs that are published. The caller has made a full fence since.
   bool any() const { return word != nullptr && rings::HasPollers(*word, bit); }
   /// Wakes them: a system call, if they have not been woken since any() returned true. When the
-  /// user's wake-ups have taken too long, nobody is woken; who sleeps has a timeout.
+  /// user's wake-ups have taken too long, Wake does nothing: the sleeping threads have timeouts.
   void Wake() const;
 };
 
@@ -133,11 +133,11 @@ class EventRecords {
   std::array<uint32_t, kMaxPending> pending_{};
 };
 
-/// What programs are told of one queue pair: its state, on its page, and asynchronous events. Used
-/// by its worker; nic looks inside only while that stands still (Worker::Run).
+/// Reports the state of one queue pair to its program, on its page, and asynchronous events. Used
+/// by its worker; nic looks inside only while the worker stands still (Worker::Run).
 class QueuePairReports {
  public:
-  /// `element` names the queue pair in the records on `async`, the socket of its own program.
+  /// `element` names the queue pair in the records on `async`, its program's socket.
   QueuePairReports(uroce_qp_page& page, const RecordSocket& async, uint64_t element)
       : page_(page), receivers_(std::make_unique<Receivers>(EventRecords(async, element))) {}
 

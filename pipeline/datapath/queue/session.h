@@ -97,8 +97,8 @@ inline constexpr TurnAmounts kTurnOfUser{.queue_pairs = 128, .works = 256};
 /// The rest of a budget in the turn that was asked for last. Used by one worker.
 ///
 /// A doorbell that says nothing costs its program a store, and the worker a look at cold memory. So
-/// whoever rings mostly such ones has fewer queue pairs looked after in a turn, down to a
-/// sixteenth.
+/// the worker looks after fewer queue pairs of a program that rings mostly such ones in a turn,
+/// down to a sixteenth.
 class TurnBudget {
  public:
   explicit TurnBudget(const TurnAmounts& full) : full_(full), each_turn_(full) {}

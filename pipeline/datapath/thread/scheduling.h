@@ -351,13 +351,14 @@ struct ReadLine : Flow {
 /// find no room wait in a line, which is fair in bytes between programs, and then between the queue
 /// pairs of one. A READ that has its turn waits until there is room for it, and so does the line.
 ///
-/// Responses that do not come are forgotten: a peer that is gone holds nobody up. Bytes are counted
-/// for one period at least, and for two at most. Pure, one thread.
+/// The budget forgets responses that do not come: a peer that has gone delays no other peer. Bytes
+/// are counted for one period at least, and for two at most. Pure, one thread.
 class ReadBudget {
  public:
   /// Responses that were asked for this long ago are hardly on their way.
   static constexpr Nanos kPeriod{20'000'000};
-  /// What a queue pair may ask for at once while nobody waits: many small READs leave in one turn.
+  /// What a queue pair may ask for at once while no queue pair waits: many small READs leave in one
+  /// turn.
   static constexpr uint64_t kSpareBytes = 32 * 1024;
 
   /// `room_bytes` is what responses may take, as transport::ReceiveBufferBytes counts; 0: no bound.
@@ -409,7 +410,7 @@ class ReadBudget {
     return &share;
   }
 
-  /// When Grant may find room though nothing was answered; kNever: nobody waits.
+  /// When Grant may find room though nothing was answered; kNever: no queue pair waits.
   Nanos NextDeadline() const {
     return has_line() ? kPeriod * static_cast<int64_t>(period_ + 1) : kNever;
   }

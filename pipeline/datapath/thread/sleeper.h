@@ -86,7 +86,7 @@ class RunDelay {
 
 // Sleep, until a file descriptor, another thread or a deadline wakes the worker.
 
-/// An epoll set with an eventfd of its own. Used by the worker's thread, except Wake.
+/// An epoll set with its own eventfd. Used by the worker's thread, except Wake.
 class Sleeper {
  public:
   Sleeper();

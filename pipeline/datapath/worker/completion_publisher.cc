@@ -116,7 +116,7 @@ bool CompletionPublisher::Publish(QueuePair& qp, const transport::Completion& co
   uint32_t handle = qp.config().handle;
   if (qp.receive_source().is_target()) [[unlikely]] {
     const SharedReceiveQueue* const queue = qp.config().domain->Find(completion.queue);
-    if (queue == nullptr) return true;  // The queue has gone: nobody waits for the completion.
+    if (queue == nullptr) return true;  // The queue has gone, and the completion with it.
     ring = queue->config().ring;
     handle = queue->config().handle;
   }

@@ -135,7 +135,7 @@ void CongestionControl::OnLosses(QueuePair& qp, transport::Losses losses) {
     case congestion::Profile::kDcqcnMlx:
       break;
     case congestion::Profile::kDelay:
-      // The window has been told of lost requests; responses have no window.
+      // The window knows of lost requests; responses have no window.
       if (!losses.responses) {
         Count(qp.port().counters().roce_slow_restart);
         return;

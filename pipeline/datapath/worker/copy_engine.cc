@@ -397,7 +397,7 @@ void CopyEngine::Abandon(QueuePair& qp) {
   CopyBatches::Forget(qp);
   WaitingWork& waiting = qp.waiting();
   if (waiting.in_flight == nullptr) return;
-  waiting.in_flight->owner = nullptr;  // Whoever takes it next deletes it, and its frames.
+  waiting.in_flight->owner = nullptr;  // The thread that takes it next deletes it, and its frames.
   waiting.in_flight = nullptr;
   waiting.job = std::make_unique<CopyJob>();
 }

@@ -18,7 +18,7 @@
 namespace uroce::datapath {
 
 /// Executes works and packets that bind windows and take keys back. A work or packet that takes a
-/// key back ends when nobody uses the key any more. One thread.
+/// key back ends when no worker uses the key any more. One thread.
 class KeyChanges {
  public:
   /// `grace` is null when the daemon has one worker.
@@ -29,7 +29,7 @@ class KeyChanges {
   void ExecuteLocals(QueuePair& qp);
   /// Takes back the key that a message names. Ends the message's effect, now or after a wait.
   void InvalidateForPeer(QueuePair& qp, Rkey rkey);
-  /// Ends the works and effects whose keys nobody uses any more. Calls `on_end(QueuePair&)` for
+  /// Ends the works and effects whose keys no worker uses any more. Calls `on_end(QueuePair&)` for
   /// each queue pair that waits no more.
   template <typename OnEnd>
   bool TakeEnded(OnEnd&& on_end) {

@@ -20,7 +20,7 @@ using transport::ResendCause;
 static_assert(static_cast<int>(Refusal::kInvalidate) == UROCE_REFUSAL_INVALIDATE);
 static_assert(static_cast<int>(Refusal::kRemoteKey) == UROCE_REFUSAL_REMOTE_KEY);
 static_assert(static_cast<int>(ResendCause::kTailLossProbe) == UROCE_RESEND_TAIL_LOSS_PROBE);
-static_assert(Resend::kForEver == UROCE_NO_LIMIT);
+static_assert(Resend::kUnlimited == UROCE_NO_LIMIT);
 
 uint8_t ReasonOf(wire::DecodeClass kind) {
   switch (kind) {

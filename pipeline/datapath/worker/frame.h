@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames in the hands of a worker: a received frame with its packet and addresses, a stock of empty
-// frames, and what counters, tracers and captures are told of each frame.
+// frames, and the report of each frame to counters, tracers and captures.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -177,7 +177,7 @@ class FrameRecorder {
     probes::Drop(annotation_.qpn, annotation_.psn, annotation_.reason, annotation_.detail);
     return false;
   }
-  /// The frame is not a packet, as `result` says, and nobody wants it.
+  /// Drops a frame that is not a packet, as `result` says, and that no other receiver takes.
   void DropUndecoded(DeviceCounters& counters, wire::DecodeResult result);
   /// Gives the frame to the captures.
   void Record(DevicePort& port, const rte_mbuf* frame) {

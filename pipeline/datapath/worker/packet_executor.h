@@ -78,8 +78,8 @@ class PacketExecutor {
   const ExecuteContext context_;
 };
 
-// Continues queue pairs whose copy has ended, whose taken-back key nobody uses any more, whose turn
-// has come again, or that may send again.
+// Continues queue pairs whose copy has ended, whose taken-back key no worker uses any more, whose
+// turn has come again, or that may send again.
 
 /// The parts of a worker that resumption uses.
 struct ResumeContext {

@@ -64,7 +64,7 @@ void StateChanges::Modify(QueuePair& qp, QpState state, const Attributes& attrib
   if (state == QpState::kReset) {
     const WaitKind wait = qp.wait();
     AbandonWaiting(qp);
-    // The transport must be told of the end of every effect; the reset below discards the outcome.
+    // The transport must learn of the end of every effect; the reset below discards the outcome.
     if (wait == WaitKind::kEffect || wait == WaitKind::kInvalidate) {
       qp.core().OnEffectDone(transport::EffectOutcome::kDone, 0, context_.time.now());
     }

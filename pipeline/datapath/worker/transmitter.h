@@ -69,7 +69,7 @@ class Transmitter {
     return true;
   }
   void Hold(QueuePair& qp);
-  /// Whether frames of `qp` need no ICRC: they stay in the daemon, and nobody looks at them.
+  /// Whether frames of `qp` need no ICRC: they stay in the daemon, and no capture records them.
   bool LeavesIcrcOut(const QueuePair& qp) const {
     return qp.port().leaves_icrc_out() && !context_.recorder.IsRecorded(qp);
   }

@@ -70,8 +70,8 @@ struct WorkerCounters {
   std::atomic<int32_t> thread{0};        ///< The kernel's number of its thread; 0: there is none.
 };
 
-/// From Start to Stop a worker has a thread of its own. nic reaches the objects that the worker
-/// owns through Run.
+/// From Start to Stop a worker has its own thread. nic reaches the objects that the worker owns
+/// through Run.
 class Worker {
  public:
   explicit Worker(const WorkerConfig& config);
@@ -101,7 +101,7 @@ class Worker {
   /// a worker that was not started. True: there was something to do.
   /// `waited`: how long the thread was ready before, but had no CPU.
   bool RunOnce(Nanos now, Nanos waited = Nanos(0));
-  /// When the next RunOnce has something to do, if no frame arrives, nobody rings and the ports
+  /// When the next RunOnce has something to do, if no frame arrives, no program rings and the ports
   /// have room: the time of a timer; kNever without one; a time in the past while there is work.
   Nanos NextDeadline() const;
 

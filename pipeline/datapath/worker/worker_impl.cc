@@ -52,7 +52,7 @@ void SleepControl::TakeBack(std::span<const int> written_fds) {
 
 namespace {
 
-// The interval of looks at taken-back keys that somebody may still be using.
+// The interval of looks at taken-back keys that a worker may still be using.
 constexpr Nanos kKeyWaitInterval{50'000};
 
 void PinTo(int core) {
@@ -188,8 +188,8 @@ bool Worker::Impl::MeasuresWaits() const {
 
 // A turn takes some tens of us. Round-trip times leave out longer waits, here and at peers, which
 // are told: the machine causes them, not the network. Answers that arrived meanwhile, or that this
-// worker has yet to send to itself, are taken before timers expire: a packet that nobody has lost
-// is not sent again. A worker whose turns are all that long has its timers in each ninth.
+// worker has yet to send to itself, are taken before timers expire: a packet that was not lost is
+// not sent again. A worker whose turns are all that long has its timers in each ninth.
 void Worker::Impl::NoteWait(Nanos waited, Nanos now) {
   constexpr Nanos kLongestTurn{50'000};
   constexpr Nanos kStall{150'000};

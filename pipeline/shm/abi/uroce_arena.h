@@ -81,9 +81,9 @@ struct uroce_doorbells {
  *   1. Set the bits of all CQs that the thread polls, by one atomic OR.
  *   2. Poll all of these CQs once more. Each is empty.
  *   3. FUTEX_WAIT_BITSET for these bits, while the word has the value that step 1 left; with a
- * timeout, since nobody ends this wait when the daemon ends. A worker that has published CQEs and
- * finds the bit of their CQ clears it, and wakes the threads that wait for this bit: when it has
- * nothing else to do, and soon in any case. */
+ *   timeout, since the kernel does not end this wait when the daemon ends. A worker that has
+ * published CQEs and finds the bit of their CQ clears it, and wakes the threads that wait for
+ * this bit: when it has nothing else to do, and soon in any case. */
 struct uroce_arena_header {
   uint32_t abi_version;
   uint32_t worker_count;

@@ -502,9 +502,9 @@ struct uroce_open_xrcd {
 };
 /* CLOSE_XRCD: request is uroce_handle. */
 /* CREATE_TARGET makes an XRC_RECV queue pair and opens it. OPEN_TARGET opens the domain's target of
- * number qp_num, which another program may have made. Each program that opened a target has a
- * handle of its own for MODIFY_QP, QUERY_QP and DESTROY_QP. The queue pair exists until all have
- * destroyed their handles. */
+ * number qp_num, which another program may have made. Each program that opened a target has its own
+ * handle for MODIFY_QP, QUERY_QP and DESTROY_QP. The queue pair exists until all have destroyed
+ * their handles. */
 struct uroce_create_target {
   uint32_t xrcd;
   uint32_t reserved;
@@ -559,7 +559,7 @@ enum uroce_change_what {
   UROCE_CHANGE_SWITCH,      /* target: a switch, a port as "sw0:3", or the device at a port; text:
                                KEY=VALUE,... of --switch, and link=up or link=down of a port */
   UROCE_CHANGE_CC,          /* target: a device; text: profile=PROFILE,PARAMETER=NUMBER,... */
-  UROCE_CHANGE_RELOAD,      /* the daemon reads its file anew; target and text: "" */
+  UROCE_CHANGE_RELOAD,      /* the daemon reads its file again; target and text: "" */
   UROCE_CHANGE_CONFIG,      /* target: ""; text: KEY=VALUE,... of settings without NICs */
   UROCE_CHANGE_PORT,        /* target: a device; text: KEY=VALUE,... of --port */
   UROCE_CHANGE_ADD_PORT,    /* target: ""; text: as of --port */

@@ -81,7 +81,7 @@ class CqeProducer {
 };
 
 /// Copies entries to a new ring: entry `oldest` + i of `from` becomes entry i of `to`, for i in
-/// [first, end). Nobody polls meanwhile. Range: end <= both depths.
+/// [first, end). No thread polls meanwhile. Range: end <= both depths.
 inline void CopyWaiting(const CqeRingLayout& from, uint32_t oldest, uint32_t first, uint32_t end,
                         const CqeRingLayout& to) {
   for (uint32_t i = first; i < end; ++i) {

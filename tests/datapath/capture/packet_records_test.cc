@@ -114,7 +114,7 @@ TEST_F(CaptureTapTest, ADeviceThatWasRemovedIsLeftOut) {
   CaptureTap tap(&page_, ring_.data(), kRingBytes, {});
   const std::vector<uint8_t> frame(60);
   tap.Forget(1);
-  // Whoever gets its place has another index, of the same slot.
+  // The next device in its slot has another index.
   for (const uint32_t index : {1u, 1u + UROCE_MAX_DEVICES}) {
     tap.Add(index, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
   }
@@ -135,7 +135,7 @@ TEST_F(CaptureTapTest, OnlyFramesOfTheKindsAskedForAreTaken) {
   EXPECT_EQ(add({.reason = UROCE_REASON_RETRANSMITTED}), 0u);
   EXPECT_EQ(add({.reason = UROCE_REASON_BAD_ICRC}), 128u);
   EXPECT_EQ(add({.flags = UROCE_NOTE_MARKED}), 256u);
-  EXPECT_EQ(page_.lost[0].inbound, 0u) << "what nobody wants is not lost";
+  EXPECT_EQ(page_.lost[0].inbound, 0u) << "a record that no tap wants is not lost";
 }
 
 // With several workers a tool takes frames up to what all have reached.

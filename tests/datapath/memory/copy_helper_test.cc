@@ -78,7 +78,7 @@ TEST_F(CopyHelperTest, AJobComesBackToTheWorkerThatSubmittedIt) {
   EXPECT_EQ(copy, 7u);
 }
 
-// The end of a stranger's file is none of the thread's that ends the helper.
+// Closing a program's file can block: the thread that ends the helper does not close it.
 TEST_F(CopyHelperTest, TheMemoryIsClosedByTheThreadThatTouchesIt) {
   uint64_t word = 7;
   for (int round = 0; round < 1000; ++round) {
@@ -258,7 +258,7 @@ TEST_F(CopyHelperTest, AWorkerThatSleepsIsWokenAndTheOthersAreNot) {
 }
 
 /// /proc/PID/mem of a process that has ended since.
-int MemoryOfNobody() {
+int MemoryOfAnEndedProcess() {
   const pid_t child = fork();
   if (child == 0) {
     pause();
@@ -275,7 +275,7 @@ TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHel
   auto place = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = place;
   std::atomic<int> told{0};
-  auto helper = std::make_unique<CopyHelper>(ProgramMemory{.fd = MemoryOfNobody(),
+  auto helper = std::make_unique<CopyHelper>(ProgramMemory{.fd = MemoryOfAnEndedProcess(),
                                                            .user = Credentials::Own(),
                                                            .place = std::move(place),
                                                            .on_end = [&told] { ++told; }},
@@ -292,7 +292,7 @@ TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHel
   EXPECT_EQ(helper->in_flight(0), 3u) << "their queue pairs wait";
   helper.reset();
   while (!watch.expired()) std::this_thread::yield();  // Sanitizers see what is not freed.
-  EXPECT_EQ(told, 1) << "whoever made it may end them";
+  EXPECT_EQ(told, 1) << "the thread that made it may end them";
 }
 
 TEST_F(CopyHelperTest, MemoryThatIsNotThereFailsTheJob) {
@@ -312,11 +312,11 @@ std::string LineOf(const std::string& path, const std::string& name) {
   return "none";
 }
 
-constexpr Credentials kNobody{61'000, 61'001};
+constexpr Credentials kProgramUser{61'000, 61'001};
 // Of one test alone: threads of the others' helpers may still be ending.
 constexpr Credentials kAnother{61'002, 61'003};
 
-/// A child of kNobody's that waits to be killed.
+/// A child of kProgramUser that waits to be killed.
 class Sleeper {
  public:
   Sleeper() : pid_(fork()) {
@@ -342,7 +342,7 @@ class Sleeper {
 TEST_F(CopyHelperTest, NothingIsWrittenByTheDaemonsPrivilege) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, whose privilege it would be";
   const Sleeper sleeper;
-  CopyHelper helper({.fd = sleeper.Open("oom_score_adj"), .user = kNobody}, wake_fds_);
+  CopyHelper helper({.fd = sleeper.Open("oom_score_adj"), .user = kProgramUser}, wake_fds_);
   char bytes[] = "-500";
   auto job = Job(CopyJob::Kind::kWrite, nullptr, sizeof(bytes) - 1);
   job->pieces[0].bytes = reinterpret_cast<uint8_t*>(bytes);

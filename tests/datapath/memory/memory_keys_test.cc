@@ -39,7 +39,7 @@ TEST(KeyTableTest, RefusesATakenKeyAndAFullTable) {
   EXPECT_EQ(table.Find(2), &second);
 }
 
-TEST(KeyTableTest, UnpublishOfAStrangerChangesNothing) {
+TEST(KeyTableTest, UnpublishOfAnUnknownKeyChangesNothing) {
   KeyTable table(2);
   MemoryRegion present{.key = 1};
   MemoryRegion absent{.key = 1};

@@ -197,7 +197,7 @@ TEST_F(CompletionRingTest, ImpossibleConsumedIndexIsAnOverflow) {
   EXPECT_TRUE(queue_.overflowed());
 }
 
-// Two workers publish in the same moment: whoever takes the arming writes the one record.
+// Two workers publish in the same moment: the worker that takes the arming writes the one record.
 TEST_F(CompletionRingTest, OneRecordPerArmingOverAllRings) {
   CompletionRing& other = queue_.AddRing(1, memory_[1].layout());
   page_.arm.value = UROCE_CQ_ARMED_NEXT;
@@ -337,7 +337,7 @@ TEST(RecordSocketTest, AProgramWhoseRecordsWakeThousandsHasFewer) {
   EXPECT_TRUE(second_waits) << "the user's others wait too";
 }
 
-TEST(RecordSocketTest, WhatNobodyReadsAnyMoreIsTaken) {
+TEST(RecordSocketTest, RecordsForAClosedReaderAreTaken) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   close(ends[0]);

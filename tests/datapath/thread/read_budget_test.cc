@@ -83,7 +83,8 @@ TEST_F(ReadBudgetTest, WhoLeavesTheLineGetsNothing) {
   EXPECT_EQ(Grant(), nullptr);
 }
 
-// A peer that is gone holds nobody up, and bytes that are answered later are not counted twice.
+// A peer that has gone delays no other peer, and bytes that are answered later are not counted
+// twice.
 TEST_F(ReadBudgetTest, ResponsesThatDoNotComeAreForgotten) {
   budget.Wait(line, shares[0], kRoom);
   EXPECT_EQ(Grant(), &shares[0]);
@@ -96,7 +97,7 @@ TEST_F(ReadBudgetTest, ResponsesThatDoNotComeAreForgotten) {
   budget.Shrink(shares[0], 10, kNow + ReadBudget::kPeriod * 2);
   EXPECT_EQ(budget.asked_bytes(), kRoom);
   EXPECT_EQ(Grant(kNow + ReadBudget::kPeriod * 9), nullptr);
-  EXPECT_EQ(budget.asked_bytes(), kRoom);  // Nobody waits, so nobody looks.
+  EXPECT_EQ(budget.asked_bytes(), kRoom);  // No queue pair waits, so Grant does not look.
   budget.Shrink(shares[1], 10, kNow + ReadBudget::kPeriod * 9);
   EXPECT_EQ(budget.asked_bytes(), 0u);
 }

@@ -147,7 +147,7 @@ TEST(SharedRateTest, LateTurnsCostNoRate) {
   EXPECT_NEAR(static_cast<double>(SumOf(senders)) / 625e6, 1, 0.01);
 }
 
-// [cc.limit.ack] What does not wait counts, and so data waits for longer; but not for ever.
+// [cc.limit.ack] What does not wait counts, and so data waits for longer; but not without limit.
 TEST(SharedRateTest, WhatDoesNotWaitCounts) {
   SharedRate rate(100'000'000);
   RateShare share(&rate);

@@ -88,7 +88,7 @@ TEST_F(CompletionPublisherTest, AnOverflowFailsEachUserOnce) {
   EXPECT_EQ(overflows_, 1);
 }
 
-TEST_F(CompletionPublisherTest, ARingThatGoesFailsNobody) {
+TEST_F(CompletionPublisherTest, ARingThatGoesFailsNoQueuePair) {
   Endpoint& endpoint = AddFailed();
   CompletionRing* const ring = endpoint.qp->config().send_ring;
   completions_.FailUsers(*ring);
@@ -141,7 +141,7 @@ TEST_F(PollerWakesTest, ThreadsOfOtherQueuesSleepOn) {
   EXPECT_EQ(word(), 0u);
 }
 
-TEST_F(PollerWakesTest, NobodyIsWokenForAQueueThatHasGone) {
+TEST_F(PollerWakesTest, NoThreadIsWokenForAQueueThatHasGone) {
   AddBoth();
   wakes_.Remove(&sends());
   EXPECT_FALSE(sends().is_waking());

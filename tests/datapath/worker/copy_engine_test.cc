@@ -60,7 +60,7 @@ TEST_F(CopyEngineTest, AQueuePairWaitsUntilItsBytesAreThere) {
   EXPECT_EQ(AwaitEnd(), MoveResult::kDone);
   EXPECT_TRUE(std::equal(payload_.begin(), payload_.end(), memory_.begin()));
   EXPECT_EQ(memory_[payload_.size()], 0);
-  EXPECT_EQ(qp_.wait(), WaitKind::kEffect) << "until whoever was told has done the rest";
+  EXPECT_EQ(qp_.wait(), WaitKind::kEffect) << "until the caller has done the rest";
   EXPECT_NE(qp_.waiting().job, nullptr) << "for the next copy";
   FreeFrameOf(qp_);
   EXPECT_EQ(InFlight(), 0u);
@@ -96,7 +96,7 @@ TEST_F(CopyEngineTest, AnAtomicReturnsWhatWasThere) {
   qp_.set_wait(WaitKind::kNone);
 }
 
-TEST_F(CopyEngineTest, NobodyIsToldOfACopyThatWasAbandoned) {
+TEST_F(CopyEngineTest, AnAbandonedCopyIsReportedToNoQueuePair) {
   const uint32_t before = rte_mempool_avail_count(TestPool());
   Place(region_);
   CopyEngine::Abandon(qp_);

@@ -32,7 +32,7 @@ class PartsTest : public testing::Test {
     for (const auto& program : programs_) sessions_.Remove(&program->session);
   }
 
-  /// Of a user of its own.
+  /// Adds a program of a new user.
   Session& AddProgram() { return AddProgram(static_cast<uint32_t>(programs_.size() + 1)); }
   Session& AddProgram(uint32_t user) {
     programs_.push_back(
@@ -47,7 +47,7 @@ class PartsTest : public testing::Test {
     objects_.Add(*endpoints_.back()->qp, sessions_);
     return *endpoints_.back();
   }
-  /// Of a program of its own.
+  /// Adds a queue pair of a new program.
   QueuePair& AddQueuePair() { return *AddEndpoint(AddProgram()).qp; }
   static rte_mbuf* NewFrame() { return rte_pktmbuf_alloc(TestPool()); }
 

@@ -167,7 +167,7 @@ TEST_F(AdmissionTest, DatagramsToQueuePair1AreCheckedInTheSameWay) {
 TEST_F(AdmissionTest, AGroupTakesDatagramsOfItsMembersVlansAlone) {
   header_ = {.opcode = wire::Opcode::kUdSendOnly};
   headers_.dest_qpn = kGroup;
-  EXPECT_FALSE(IsForGroup()) << "nobody here is in it";
+  EXPECT_FALSE(IsForGroup()) << "no queue pair here is in it";
   device_.groups[headers_.destination] = {{&qp_, 0}};
   EXPECT_TRUE(IsForGroup());
   headers_.vlan_tci = 5;

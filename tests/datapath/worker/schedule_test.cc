@@ -105,7 +105,7 @@ TEST_F(ReadyListsTest, ARungBellTouchesTheQueuePairsOfItsSlotAndHasThemLookForSe
   EXPECT_FALSE(b.works().may_have_sends());
 }
 
-TEST_F(ReadyListsTest, ABellBehindWhichNothingIsPostedTouchesNobody) {
+TEST_F(ReadyListsTest, ABellBehindWhichNothingIsPostedTouchesNoQueuePair) {
   Endpoint& ready = AddReady(AddProgram());
   Endpoint& not_ready = AddEndpoint(AddProgram());
   not_ready.PostSend({});  // In RESET sends are not taken.

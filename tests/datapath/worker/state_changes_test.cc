@@ -109,7 +109,7 @@ class FailedQueuePairsTest : public PartsTest, public FailureSink {
   std::vector<FailedQueuePair> told_;
 };
 
-TEST_F(FailedQueuePairsTest, EachIsToldOfOnceWithItsPackets) {
+TEST_F(FailedQueuePairsTest, EachIsReportedOnceWithItsPackets) {
   failed_.Add(qp_, FailureCause::kSendQueue);
   failed_.Add(qp_, FailureCause::kTransport);
   failed_.Deliver();
@@ -121,7 +121,7 @@ TEST_F(FailedQueuePairsTest, EachIsToldOfOnceWithItsPackets) {
   EXPECT_EQ(qp_.history(), nullptr);
 }
 
-TEST_F(FailedQueuePairsTest, OneThatIsUsedAgainFailsForAReasonOfItsOwn) {
+TEST_F(FailedQueuePairsTest, OneThatIsUsedAgainFailsForItsOwnReason) {
   failed_.Add(qp_, FailureCause::kCompletionQueue);
   failed_.Deliver();
   Record();
@@ -131,7 +131,7 @@ TEST_F(FailedQueuePairsTest, OneThatIsUsedAgainFailsForAReasonOfItsOwn) {
   EXPECT_EQ(told_[1].cause, FailureCause::kTransport);
 }
 
-TEST_F(FailedQueuePairsTest, WhoGoesIsToldOfAtOnce) {
+TEST_F(FailedQueuePairsTest, OneThatGoesIsReportedAtOnce) {
   failed_.Add(qp_, FailureCause::kTransport);
   failed_.Remove(qp_);
   EXPECT_EQ(told_.size(), 1u);

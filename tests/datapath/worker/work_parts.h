@@ -26,7 +26,7 @@ namespace uroce::datapath {
 
 class WorkPartsTest : public PartsTest {
  protected:
-  // A copy that nobody waits for any more is still the helper's, and writes to what a test owns.
+  // The helper may still run a copy that no queue pair waits for, and write to what a test owns.
   ~WorkPartsTest() override {
     acknowledge_all_ = [](QueuePair&) {};  // What the test had in its place has gone.
     for (const auto& endpoint : endpoints_) states_.End(*endpoint->qp);
@@ -53,7 +53,7 @@ class WorkPartsTest : public PartsTest {
     attributes.retry_count = 7;
     return attributes;
   }
-  /// Of a program of its own, ready to send and to receive.
+  /// Adds a queue pair of a new program, ready to send and to receive.
   Endpoint& AddConnected() {
     Endpoint& endpoint = AddEndpoint(AddProgram());
     for (const auto state :

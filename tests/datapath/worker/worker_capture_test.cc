@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a capture is told of the frames that a worker sends and receives.
+// The records that a capture gets of the frames that a worker sends and receives.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -299,7 +299,7 @@ TEST_F(WorkerCaptureTest, AStateThatTakesNoPacketIsTold) {
   EXPECT_EQ(note.detail, 6) << "IBV_QPS_ERR";
 }
 
-TEST_F(WorkerCaptureTest, CongestionMarksAreToldOfFramesThatAreTaken) {
+TEST_F(WorkerCaptureTest, CongestionMarksAreRecordedOfFramesThatAreTaken) {
   bed_.ports[0].filter = [](rte_mbuf* frame) {
     uint8_t* const ip = rte_pktmbuf_mtod_offset(frame, uint8_t*, kEthernetBytes);
     ip[1] |= 3;

@@ -203,13 +203,13 @@ TEST_F(WorkerCongestionTest, OffDoesNothing) {
   EXPECT_EQ(a_.qp->flow().rate.point(), nullptr);
 }
 
-// [cc.rp.peer] CNPs of strangers, to nobody, to a queue pair that does not receive, with a wrong
-// ICRC, or of a priority that is not enabled, change nothing.
+// [cc.rp.peer] CNPs of other hosts, to an unknown queue pair, to a queue pair that does not
+// receive, with a wrong ICRC, or of a priority that is not enabled, change nothing.
 TEST_F(WorkerCongestionTest, CnpsThatAreNotBelieved) {
   const Gid peer = Testbed::AddressOf(*bed_.devices[1]);
-  Gid stranger = peer;
-  stranger.bytes[15] ^= 0x40;
-  InjectCnp(0, stranger, a_.qp->qpn());
+  Gid other_host = peer;
+  other_host.bytes[15] ^= 0x40;
+  InjectCnp(0, other_host, a_.qp->qpn());
   InjectCnp(0, peer, Qpn(0x4711));
   EXPECT_EQ(Counted(0, &DeviceCounters::rp_cnp_ignored), 2u);
   InjectCnp(0, peer, a_.qp->qpn(), true);
@@ -305,7 +305,7 @@ TEST_F(WorkerCongestionTest, CnpsAreNotPaced) {
 }
 
 // [cc.pace.read] READ responses are paced by their responder, and so are the requests of one whose
-// responder takes no CNPs: with marks on all responses, which nobody else reacts to.
+// responder takes no CNPs: with marks on all responses, which no other host reacts to.
 TEST_F(WorkerCongestionTest, ReadsArePaced) {
   for (const bool responder_reacts : {true, false}) {
     congestion::Settings settings = congestion::DefaultsOf(Profile::kDcqcn);

@@ -110,7 +110,7 @@ TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
   EXPECT_GT(sent_while_others_waited, 0u);
 }
 
-/// A page of this process that nobody can read while the object lives.
+/// A page of this process: a thread that reads it waits while the object lives.
 class StuckPage {
  public:
   StuckPage() {
@@ -291,7 +291,7 @@ TEST_F(WorkerCopiesTest, OneJobServesManyPackets) {
   EXPECT_LT(bed_.session->copies_begun(), 2 * 2 * kPackets / 4);
 }
 
-TEST_F(WorkerCopiesTest, LostPacketsAreGatheredAndPlacedAnew) {
+TEST_F(WorkerCopiesTest, LostPacketsAreGatheredAndPlacedAgain) {
   auto [a, b] = bed_.AddPair();
   for (const size_t port : {0, 1}) {
     bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams of queue pair 1: to whoever answers them, and from there.
+// Datagrams of queue pair 1: to the receiver that answers them, and from there.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -111,7 +111,7 @@ TEST_F(WorkerGsiTest, PartitionAddressAndIcrcAreCheckedAsOfAnyDatagram) {
   ExpectDropped(spoilt, counters().rx_icrc_encapsulated);
 }
 
-TEST_F(WorkerGsiTest, WithoutAnybodyToAnswerTheQueuePairIsUnknown) {
+TEST_F(WorkerGsiTest, WithoutAReceiverTheQueuePairIsUnknown) {
   bed_.devices[1]->gsi_link = nullptr;
   ExpectDropped(Datagram(), counters().rx_unknown_qpn);
 }

@@ -134,7 +134,7 @@ TEST_F(WorkerHostTest, AnExceptionPathTakesAllThatIsNotRoce) {
   EXPECT_EQ(Handed(), 6u);
 }
 
-TEST_F(WorkerHostTest, MalformedRoceIsNobodyElses) {
+TEST_F(WorkerHostTest, MalformedRoceGoesToNoHost) {
   Attach(Takes::kEverything);
   Bytes roce = Padded(Ip6(17), 80);
   roce[14 + 40 + 2] = 4791 >> 8;

@@ -48,7 +48,7 @@ class SleepControlTest : public testing::Test {
   SleepControl sleep_{sessions_, time_};
 };
 
-TEST_F(SleepControlTest, ProgramsAreToldOfASleepAndOfItsEnd) {
+TEST_F(SleepControlTest, ProgramsLearnOfASleepAndOfItsEnd) {
   EXPECT_TRUE(sleep_.Announce());
   EXPECT_TRUE(IsSleepAnnounced());
   sleep_.AnnounceAwake();
@@ -56,7 +56,7 @@ TEST_F(SleepControlTest, ProgramsAreToldOfASleepAndOfItsEnd) {
 }
 
 TEST_F(SleepControlTest, ARingBeforeTheAnnouncementForbidsTheSleep) {
-  EXPECT_FALSE(RingAndWake()) << "nobody sleeps";
+  EXPECT_FALSE(RingAndWake()) << "the worker does not sleep";
   EXPECT_FALSE(sleep_.Announce());
 }
 

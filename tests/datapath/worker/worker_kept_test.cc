@@ -140,7 +140,7 @@ TEST_P(WorkerKeptTest, FramesComeBackFromAQueuePairThatEnds) {
   EXPECT_FALSE(b_.qp->kept().any());
 }
 
-/// Somebody who knows addresses and queue pair number of a connection, and guesses its PSN.
+/// An attacker who knows addresses and queue pair number of a connection, and guesses its PSN.
 class ForgedPacketsTest : public testing::TestWithParam<bool> {
  protected:
   static constexpr uint32_t kPath = 1024;

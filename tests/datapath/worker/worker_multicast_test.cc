@@ -121,8 +121,8 @@ TEST_P(MulticastTest, WhoIsNoMemberOrHasAnotherQkeyGetsNothing) {
   EXPECT_FALSE(far_last_.PollReceive(cqe));
 }
 
-// [10.multicast.stranger]
-TEST_P(MulticastTest, AGroupThatNobodyHereIsInIsAnothersFrame) {
+// [10.multicast.other]
+TEST_P(MulticastTest, AGroupWithoutMembersHereIsAnotherHostsFrame) {
   PostReceive(far_, 0);
   Send();
   EXPECT_EQ(Counted(1, &DeviceCounters::rx_not_roce), 1u);

@@ -55,7 +55,7 @@ class SharedReceiveTest : public testing::Test {
   MemoryRegion& to_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kMapped);
 };
 
-TEST_F(SharedReceiveTest, EachMessageTakesTheNextEntryWhoeverItIsFor) {
+TEST_F(SharedReceiveTest, EachMessageTakesTheNextEntryForEveryQueuePair) {
   Post(1, Testbed::Sge(to_, 0, 5000));
   Post(2, Testbed::Sge(to_, 10'000, 5000));
   c_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 7, 5000)}});

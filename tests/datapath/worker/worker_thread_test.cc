@@ -118,8 +118,8 @@ class ShownInTurns {
 
 constexpr size_t kMostPacketsInATurn = 32;
 
-// Whoever has thousands of queue pairs makes the packets of others wait for some of them, not for
-// all: a turn comes between.
+// A program with thousands of queue pairs delays the packets of others by some of them, not by all:
+// a turn comes between.
 TEST_P(WorkerThreadTest, ManyQueuePairsAreShownSomeInATurn) {
   const std::vector<QueuePair*> many(1000, a_.qp.get());
   ShownInTurns shown(*bed_.worker);

@@ -128,7 +128,7 @@ TEST_P(WorkerWindowsTest, ASendInvalidatesForThePeer) {
 }
 
 // [8.window.fails 6.bind 4.4.local.fails]
-TEST_P(WorkerWindowsTest, FailedWorksHaveStatusesOfTheirOwn) {
+TEST_P(WorkerWindowsTest, FailedWorksHaveTheirOwnStatuses) {
   PostBind(b_, two_, kBytes + 1);
   EXPECT_EQ(Completion(b_).status, kMwBindErr);
   EXPECT_EQ(b_.page_state(), static_cast<uint32_t>(transport::QpState::kErr));

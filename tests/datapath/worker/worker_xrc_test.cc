@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extended connections (XRC): a target works with the queues, keys and memory of whoever owns the
-// shared receive queue that a request names.
+// Extended connections (XRC): a target works with the queues, keys and memory of the program that
+// owns the shared receive queue that a request names.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using transport::QpState;
 
 constexpr uint32_t kQpAccessErr = 3;
 
-/// A program's shared receive queue in a domain, with a completion queue of its own.
+/// A program's shared receive queue in a domain, with its own completion queue.
 class OwnedQueue {
  public:
   static constexpr uint32_t kDepth = 16;
@@ -194,7 +194,7 @@ TEST_F(WorkerXrcTest, AQueueThatGoesTakesWhoIsInTheMiddleOfItsMessageAlong) {
   a_.Remove();
   ASSERT_TRUE(bed_.RunUntil([&] { return IsInError(); }));
   uroce_cqe cqe;
-  EXPECT_FALSE(a_.Poll(cqe)) << "nobody waits for it any more";
+  EXPECT_FALSE(a_.Poll(cqe)) << "no queue pair waits for it any more";
   b_.Post(2, Testbed::Sge(to_b_, 0, 100));
   other_initiator.PostSend(
       {.opcode = kSend, .list = {Testbed::Sge(from_, 0, 100)}, .xrc_srqn = kB});
@@ -202,8 +202,7 @@ TEST_F(WorkerXrcTest, AQueueThatGoesTakesWhoIsInTheMiddleOfItsMessageAlong) {
   EXPECT_EQ(cqe.status, kSuccess);
 }
 
-// As if the domain had many targets. A worker that nobody asks for anything is asleep, and makes
-// no turns.
+// As if the domain had many targets. A worker without work is asleep, and makes no turns.
 TEST_F(WorkerXrcTest, ManyTargetsLearnOfAQueueThatGoesSomeInATurn) {
   constexpr size_t kTargets = 100'000, kMostInATurn = 32;
   domain_.targets().assign(kTargets, target_.qp.get());
@@ -234,7 +233,7 @@ TEST_F(WorkerXrcTest, AnImpossibleIndexPutsWhoNamesTheQueueInError) {
   EXPECT_TRUE(IsInError());
 }
 
-TEST_F(WorkerXrcTest, AllWhoHaveItOpenAreToldOfEvents) {
+TEST_F(WorkerXrcTest, AllProgramsThatHaveItOpenGetItsEvents) {
   const std::array<RecordStream, 2> streams;
   EventRecords first({streams[0].writer()}, 11), second({streams[1].writer()}, 12);
   target_.qp->reports().AddListener(&first);
@@ -300,7 +299,7 @@ TEST_F(WorkerXrcCopiedTest, AQueueThatGoesEndsTheCopiesOfItsProgram) {
   a_.Remove();
   EXPECT_FALSE(target_.qp->is_waiting());
   ASSERT_TRUE(bed_.RunUntil([&] { return IsInError(); }));
-  EXPECT_TRUE(bed_.RunUntil([&] { return !CopyingForA(); })) << "the job that nobody waits for";
+  EXPECT_TRUE(bed_.RunUntil([&] { return !CopyingForA(); })) << "an abandoned job";
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST(CrossWorkerTest, AFullWayDropsAndCountsAndTheTransportRecovers) {
   EXPECT_TRUE(its.Arrived(64));
 }
 
-TEST(CrossWorkerTest, AnIcrcIsCheckedByTheOwnerAndAStrangersFrameByWhoReceives) {
+TEST(CrossWorkerTest, TheOwnerChecksTheIcrcAndTheReceiverThatOfFramesForOthers) {
   WorkersBed its;
   Endpoint& a = its.Add(0, 0);
   Endpoint& b = its.Add(1, 0);

@@ -42,7 +42,7 @@ TEST(DeviceChecksTest, AVirtioUserWithoutItsServerSaysSo) {
   const auto virtio = ParseDeviceArguments("net_virtio_user0;path=/nonexistent/socket");
   ASSERT_TRUE(virtio.ok());
   const absl::Status status = CheckDevice(*virtio, {});
-  EXPECT_NE(status.message().find("path=/nonexistent/socket: nobody listens there"),
+  EXPECT_NE(status.message().find("path=/nonexistent/socket: no process listens there"),
             std::string::npos)
       << status;
 }

@@ -244,7 +244,7 @@ TEST_F(FaultRulePortTest, RulesOfOnePacketAllActAndCount) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(rule(i).acted, 1u);
 }
 
-TEST_F(FaultRulePortTest, RulesEndWhenFaultsAreSetAnew) {
+TEST_F(FaultRulePortTest, RulesEndWhenFaultsAreSetAgain) {
   Make("rule=drop");
   EXPECT_TRUE(Pass(2).empty());
   EXPECT_EQ(sender_->Info().driver, "fault(wire)");

@@ -169,7 +169,7 @@ TEST_P(DatagramFamilies, TrafficClassAndHopLimitArrive) {
   }
 }
 
-TEST_P(DatagramFamilies, FlowsHaveSourcePortsOfTheirOwn) {
+TEST_P(DatagramFamilies, FlowsHaveTheirOwnSourcePorts) {
   if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
   std::vector<Bytes> sent;
   for (uint16_t i = 0; i < UdpFamily::kFlowSockets; ++i) {
@@ -200,7 +200,7 @@ TEST_F(DatagramsTest, WhatIsNoUdpPacketIsDroppedAndCounted) {
   EXPECT_EQ(Receive().size(), 1u);
 }
 
-// Behind the flow sockets is nobody: what is sent to them must not fill a buffer.
+// The port does not read the flow sockets: what is sent to them must not fill a buffer.
 TEST_F(DatagramsTest, FlowSocketsReceiveNothing) {
   if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
   const UdpFamily::FlowSocket& flow = sockets_.ipv4.flows[0];

@@ -37,7 +37,7 @@ TEST(MemifConfigTest, WhatTheUserSaysIsKept) {
   EXPECT_EQ(config->mac, (Mac{2, 0, 0, 0, 0, 9}));
 }
 
-TEST(MemifConfigTest, TheTwoEndsAndOtherSocketsHaveMacsOfTheirOwnThatStay) {
+TEST(MemifConfigTest, TheTwoEndsAndOtherSocketsHaveTheirOwnMacsThatStay) {
   const Mac server = Parse("role=server;socket=/a")->mac;
   EXPECT_EQ(server, Parse("role=server;socket=/a")->mac);
   EXPECT_NE(server, Parse("role=client;socket=/a")->mac);

@@ -19,7 +19,7 @@
 namespace uroce::drivers {
 namespace {
 
-/// DPDK's own driver as the peer, which answers from a thread of its own.
+/// DPDK's own driver as the peer, which answers from its own thread.
 class DpdkPeerTest : public MemifPortTest {
  protected:
   void OpenPeer(const std::string& role) {

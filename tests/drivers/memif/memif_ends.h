@@ -65,7 +65,7 @@ class MemifPortTest : public FramePoolTest {
     } while ((server_ != nullptr && IsReadable(server_->maintain_fd())) ||
              (client_ != nullptr && IsReadable(client_->maintain_fd())));
   }
-  /// A server looks at a client's fds on a thread of its own.
+  /// A server looks at a client's fds on its own thread.
   void MaintainUntilUp() {
     const auto deadline = std::chrono::steady_clock::now() + kLong;
     while (!server_->Info().link_up || !client_->Info().link_up) {

@@ -166,9 +166,9 @@ TEST_F(LyingClient, AFullEventfdDoesNotHoldTheSenderUp) {
 TEST_F(LyingClient, NonsenseOnTheControlSocketEndsTheConnection) {
   server_ = Open("server");
   for (const size_t size : {size_t{1}, size_t{128}, size_t{4000}}) {
-    const Fd stranger = ConnectMemif(socket_);
+    const Fd liar = ConnectMemif(socket_);
     const std::vector<uint8_t> bytes(size, 7);
-    ASSERT_EQ(send(stranger.get(), bytes.data(), size, 0), static_cast<ssize_t>(size));
+    ASSERT_EQ(send(liar.get(), bytes.data(), size, 0), static_cast<ssize_t>(size));
     Maintain();
     EXPECT_FALSE(server_->Info().link_up);
     EXPECT_NE(server_->Info().why_down, "no client yet");
@@ -178,9 +178,9 @@ TEST_F(LyingClient, NonsenseOnTheControlSocketEndsTheConnection) {
 }
 
 /// A client that sends what it likes, with or without an fd.
-class Stranger {
+class LyingPeer {
  public:
-  explicit Stranger(const std::string& path) : socket_(ConnectMemif(path)) {}
+  explicit LyingPeer(const std::string& path) : socket_(ConnectMemif(path)) {}
 
   void Say(memif::MessageType type, int fd = -1) {
     memif::Message message{};
@@ -219,30 +219,30 @@ TEST_F(LyingClient, AWrongFdEndsTheConnectionWithTheReason) {
                       {{}, kInit, file.get(), "out of turn"}};
   server_ = Open("server");
   for (const Lie& lie : lies) {
-    Stranger stranger(socket_);
-    for (const memif::MessageType type : lie.before) stranger.Say(type);
-    stranger.Say(lie.type, lie.fd);
+    LyingPeer liar(socket_);
+    for (const memif::MessageType type : lie.before) liar.Say(type);
+    liar.Say(lie.type, lie.fd);
     std::string reason;
     const auto deadline = std::chrono::steady_clock::now() + kLong;
     while (reason.empty() && std::chrono::steady_clock::now() < deadline) {
       Maintain();
-      reason = stranger.Reason();
+      reason = liar.Reason();
     }
     EXPECT_THAT(reason, HasSubstr(lie.reason));
   }
 }
 
-TEST_F(LyingClient, PeersWhoseFdsHangAreOfABoundedNumberAndNobodyWaitsForThem) {
+TEST_F(LyingClient, PeersWhoseFdsHangAreOfABoundedNumberAndDelayNoPort) {
   using enum memif::MessageType;
   constexpr int kMost = 8;
   server_ = Open("server");
   StuckFd stuck[kMost];
   for (StuckFd& each : stuck) {
     {
-      Stranger stranger(socket_);
-      stranger.Say(kInit);
-      stranger.Say(kAddRegion, each.fd.get());
-      stranger.Say(kConnect, each.fd.get());
+      LyingPeer liar(socket_);
+      liar.Say(kInit);
+      liar.Say(kAddRegion, each.fd.get());
+      liar.Say(kConnect, each.fd.get());
     }
     each.fd.Reset();
     EXPECT_TRUE(EndsAlone([this] { Maintain(); }, [&each] { each.peer.Reset(); }));

@@ -23,7 +23,7 @@ TEST(MemifMemoryTest, OnlyMemoryThatCannotShrinkIsMapped) {
   EXPECT_FALSE(IsEventFd(memory->fd.get()));
 }
 
-/// Huge pages that nobody has; 0 where there are none at all.
+/// Huge pages that are free; 0 where there are none at all.
 uint64_t FreeHugePages() {
   std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
   uint64_t count = 0;

@@ -142,10 +142,10 @@ TEST_F(MemifPortTest, AFrameLongerThanAnMbufIsDroppedAndCounted) {
 }
 
 TEST_F(MemifPortTest, WhoDoesNotFitIsTurnedAwayWithTheReason) {
-  const std::pair<std::string, std::string> strangers[] = {{";id=3", "id 3 is not 0"},
-                                                           {";secret=no", "wrong secret"}};
+  const std::pair<std::string, std::string> refused[] = {{";id=3", "id 3 is not 0"},
+                                                         {";secret=no", "wrong secret"}};
   server_ = Open("server");
-  for (const auto& [options, reason] : strangers) {
+  for (const auto& [options, reason] : refused) {
     client_ = Open("client", options);
     Maintain();
     EXPECT_FALSE(client_->Info().link_up);
@@ -168,7 +168,7 @@ TEST_F(MemifPortTest, AServerTakesAStaleSocketButNothingElse) {
     return std::string(
         OpenPort(Parse("role=server;socket=" + path), {}, pool()).status().message());
   };
-  EXPECT_THAT(complaint(socket_), HasSubstr("somebody listens there already"));
+  EXPECT_THAT(complaint(socket_), HasSubstr("another process listens there already"));
   EXPECT_THAT(complaint(directory_ + "/no/m.sock"),
               HasSubstr("the directory " + directory_ + "/no"));
   std::ofstream(directory_ + "/file") << "precious";
@@ -195,7 +195,8 @@ class FewFds {
   rlimit before_{};
 };
 
-// Once it listens, strangers connect and send fds, whose close may hang: nothing fails after that.
+// Once it listens, any process may connect and send fds, whose close may hang: nothing fails after
+// that.
 TEST_F(MemifPortTest, AServerThatCannotBeMadeHasNeverListened) {
   const MemifConfig config = Parse("role=server;socket=" + socket_);
   int failures = 0;

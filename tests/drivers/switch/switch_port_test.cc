@@ -98,7 +98,7 @@ TEST_F(SwitchPortTest, FrameArrivesWhenItsTimeHasCome) {
 
 TEST_F(SwitchPortTest, BroadcastIsCopiedForAllOthers) {
   Make(1);
-  SendOne(0, FrameTo(0xff, 9), Nanos(0));  // Nobody's address.
+  SendOne(0, FrameTo(0xff, 9), Nanos(0));  // No host has the address.
   EXPECT_TRUE(Receive(0, 0, kLater).empty());
   EXPECT_EQ(Receive(1, 0, kLater), (std::vector<uint32_t>{9}));
   EXPECT_EQ(Receive(2, 0, kLater), (std::vector<uint32_t>{9}));
@@ -198,14 +198,14 @@ TEST_F(SwitchPortTest, ANicThatIsTakenInHasALinkWhenItIsPluggedIn) {
   EXPECT_EQ(port(1).Info().mtu_bytes, 1500u);
   network().Plug(1);
   EXPECT_TRUE(port(1).Info().link_up);
-  EXPECT_EQ(port(1).Info().speed_bps, 5'000'000'000u);  // The port's, whoever is there.
+  EXPECT_EQ(port(1).Info().speed_bps, 5'000'000'000u);  // The port's, with any NIC.
   SendOne(0, FrameTo(9, 5), Nanos(0));
   SendOne(1, FrameTo(2, 6), Nanos(0));
   EXPECT_EQ(Receive(1, 0, kLater), (std::vector<uint32_t>{5}));
   EXPECT_EQ(Receive(2, 0, kLater), (std::vector<uint32_t>{6}));
 }
 
-// The pool counts frames that nobody freed.
+// The pool counts frames that were not freed.
 TEST_F(SwitchPortTest, WhatIsUnderWayToARemovedNicIsDroppedAndCounted) {
   Make(2);
   SendOne(0, FrameTo(1, 1), Nanos(0));

@@ -31,7 +31,7 @@ class DevelopersToolsTest(unittest.TestCase):
     def check_sanitizer(self, kind):
         program = PROGRAM.with_name(f"{PROGRAM.name}_{kind}")
         if not program.exists():
-            self.skipTest(f"no {program}: the build has a sanitizer of its own")
+            self.skipTest(f"no {program}: the build has its own sanitizer")
         self.assertNotIn(SHIM, self.check(program))
 
     def test_without_a_tool(self):

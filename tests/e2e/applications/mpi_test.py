@@ -13,8 +13,8 @@ ROUNDS = 20 if LONG else 2
 MPI_CHECK = BUILD / "tests" / "e2e" / "mpi_check"
 # Open MPI refuses to run as root, and wants a core for each rank, if not told otherwise.
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# Each rank is a host of its own: without these, ranks of one machine meet in shared memory, and all
-# of them use the first NICs.
+# Each rank is its own host: without these, ranks of one machine meet in shared memory, and all of
+# them use the first NICs.
 OVER_UCX = ("--mca", "pml", "ucx")
 OWN_NIC = 'UCX_NET_DEVICES=uroce$OMPI_COMM_WORLD_RANK:1 exec "$0" "$@"'
 
@@ -37,7 +37,7 @@ class MpiTest(unittest.TestCase):
                                            *program, timeout_s=180)
         self.assertIn("every word right", output)
 
-    def test_each_rank_has_a_nic_of_its_own(self):
+    def test_each_rank_has_its_own_nic(self):
         for transport in ("rc", "ud"):
             with self.subTest(transport):
                 before = self.sent()

@@ -76,8 +76,8 @@ if LONG:
                     perftest(self.lab, tool, "-D", 1, *flags)
 
     class CopiedPerftestMatrixTest(Matrix, unittest.TestCase):
-        """With memory that the daemon copies. Where nothing holds a sender back, perftest's overrun
-        what may wait for that, and it waits for each message for ever."""
+        """With memory that the daemon copies. Without backpressure, perftest's senders overrun the
+        frames that may wait for a copy, and perftest waits for each lost message without limit."""
 
         services = ("RC", "XRC")
 

@@ -13,7 +13,7 @@ from network.invalid_packets_test import Injector, mac_of
 
 SEND_ONLY = 0x64
 REQ = 0x0010
-NOBODYS_PORT = 9
+UNUSED_PORT = 9
 FLOOD = BUILD / "tests" / "e2e" / "flood"
 FLOOD_SECONDS = 600  # Until it is killed.
 CONNECTIONS = 100 if LONG else 5
@@ -87,7 +87,8 @@ class ClaimsTest(Ends, unittest.TestCase):
 
 
 class HostilePeerTest(Ends, unittest.TestCase):
-    """Frames out of the namespace of `b`, with what a stranger on the network may know or guess."""
+    """Frames out of the namespace of `b`, with what another host on the network may know or
+    guess."""
 
     def setUp(self):
         self.lab = VethLab(1500)
@@ -107,7 +108,7 @@ class HostilePeerTest(Ends, unittest.TestCase):
         (entry,) = [each for each in ids(self.lab.a) if each["state"] == "ESTABLISHED"]
         port = int(entry["local"].rsplit(":", 1)[1])
         before = self.manager()
-        # Its peer's address, GUID and queue pair: nobody can know more without seeing its packets.
+        # Its peer's address, GUID and queue pair: an attacker who sees no packets can know no more.
         self.send_requests([("10.0.0.2", "10.0.0.1",
                              request("10.0.0.2", "10.0.0.1", port, 0x5000 + number,
                                      guid_of(self.macs[0]), entry["remote_qpn"]))
@@ -128,7 +129,7 @@ class HostilePeerTest(Ends, unittest.TestCase):
         frames = f"{self.lab.directory}/requests"
         with open(frames, "w", encoding="ascii") as file:
             for number in range(2048):
-                packet = request("10.0.0.77", "10.0.0.1", NOBODYS_PORT, 0x7000 + number, bytes(8),
+                packet = request("10.0.0.77", "10.0.0.1", UNUSED_PORT, 0x7000 + number, bytes(8),
                                  0x100 + number)
                 frame = roce.frame_v4(*self.macs, "10.0.0.77", "10.0.0.1", packet)
                 file.write(frame.hex() + "\n")
@@ -141,13 +142,13 @@ class HostilePeerTest(Ends, unittest.TestCase):
             rping(self.lab, count=1)
         self.assertTrue(flood.running(), flood.describe())
 
-    def test_requests_from_peers_that_there_are_not_keep_nobody_waiting(self):
+    def test_requests_from_absent_peers_delay_no_other(self):
         self.lab.a.namespace.ip("addr", "add", "10.9.0.1/16", "dev", "eth0")
         wait_until(lambda: "10.9.0.1" in str(self.lab.a.dump("devices")), "the new address")
         before = self.manager()
         absent = [str(ipaddress.ip_address("10.9.1.0") + number) for number in range(ABSENT_PEERS)]
         self.send_requests([(source, "10.9.0.1",
-                             request(source, "10.9.0.1", NOBODYS_PORT, 0x6000, bytes(8), 0x77))
+                             request(source, "10.9.0.1", UNUSED_PORT, 0x6000, bytes(8), 0x77))
                             for source in absent])
         wait_until(lambda: self.manager()["no_listener"] == before["no_listener"] + ABSENT_PEERS,
                    "all requests")

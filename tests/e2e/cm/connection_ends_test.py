@@ -143,7 +143,7 @@ class RemovedPortTest(Ends, unittest.TestCase):
                     client.kill()
                 uroce(first.a, "port", "add", *first.spec(first.a))
                 rping(self.lab)
-        for end in staying:  # All are asked before one is killed: its peer would be told of that.
+        for end in staying:  # All are asked before one is killed: its peer would learn of that.
             self.assertTrue(end.running(), end.describe())
         for end in staying:
             end.kill()

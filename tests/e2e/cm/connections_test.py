@@ -79,7 +79,7 @@ class WireTest(ConnectionManager, unittest.TestCase):
 
 
 class MemifTest(ConnectionManager, unittest.TestCase):
-    """Ports that are hosts of their own."""
+    """Ports that are their own hosts."""
 
     @staticmethod
     def make_lab():

@@ -33,8 +33,8 @@ class Tools:
         two_sided(self.lab, "riostream", "-T", "v", "-S", 4096, "-C", 100, "-I", 1)
 
     def test_streams_that_poll(self):
-        # Whoever receives last takes the other's hang-up behind its last data for a failure, if it
-        # sees both at once; the server sends last.
+        # The side that receives last takes the other's hang-up behind its last data for a failure,
+        # if it sees both at once; the server sends last.
         port = next_port()
         flags = ["-b", self.lab.a.address, "-p", port, "-T", "a", "-S", 4096, "-C", 100, "-I", 1]
         server = self.lab.a.start("rstream", *flags)
@@ -100,7 +100,7 @@ class WireToolsTest(Tools, unittest.TestCase):
 
 if LONG:
     class MemifToolsTest(Tools, unittest.TestCase):
-        """Ports that are hosts of their own."""
+        """Ports that are their own hosts."""
 
         @staticmethod
         def make_lab():

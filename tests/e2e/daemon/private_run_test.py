@@ -15,7 +15,7 @@ from labs.process import Process, run, run_status, wait_until
 from labs.programs import PING_PONG
 
 UROCE = BUILD / "tools" / "uroce"
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 NO_CAPABILITY = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 USER_NAMESPACE = ("unshare", "--user", "--map-root-user", "--net")
 FIRST_PROCESS = ("--ipc", "--pid", "--mount", "--mount-proc", "--fork")
@@ -77,8 +77,9 @@ class PrivateRunTest(unittest.TestCase):
         self.assertEqual(self.check(0, "sh", "-c", PING_PONG).count("1000 iters"), 2)
 
     def test_any_user_and_any_container(self):
-        for prefix in (NOBODY, NO_CAPABILITY, USER_NAMESPACE, (*NOBODY, *USER_NAMESPACE),
-                       (*NOBODY, *USER_NAMESPACE, *FIRST_PROCESS)):
+        for prefix in (UNPRIVILEGED, NO_CAPABILITY, USER_NAMESPACE,
+                       (*UNPRIVILEGED, *USER_NAMESPACE),
+                       (*UNPRIVILEGED, *USER_NAMESPACE, *FIRST_PROCESS)):
             with self.subTest(" ".join(prefix)):
                 status, output = run_status([*prefix, "test", "-x", UROCE])
                 if status:

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from labs.flows import Flows
-from labs.lab import NOBODY, UROCE, UROCED, Host, WireLab, next_port
+from labs.lab import UNPRIVILEGED, UROCE, UROCED, Host, WireLab, next_port
 from labs.process import Process, is_listening, run, run_status, wait_until
 from labs.programs import perftest
 
@@ -54,7 +54,7 @@ class ConfigTest(unittest.TestCase):
         devices = json.loads(self.uroce("devices", "--json"))["devices"]
         return {device["name"]: device for device in devices}
 
-    def test_a_file_is_read_anew(self):
+    def test_a_file_is_read_again(self):
         daemon = self.start()
         self.write('log_level = "debug"\nfault = ["b:rule=drop,opcode=CNP", "a:ce=0.5"]\n'
                    f'[limits]\nmax_pd = 7\nmax_sessions = 900\n[[wire]]\n{WIRE}'
@@ -78,7 +78,7 @@ class ConfigTest(unittest.TestCase):
         self.assertNotIn("rate_bps", self.devices()["a"])
         self.assertEqual(self.devices()["b"]["fault"], "")
 
-    def test_sighup_reads_it_anew_and_ends_nothing(self):
+    def test_sighup_reads_it_again_and_ends_nothing(self):
         manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(manager.close)
         manager.bind(f"{self.directory}/notify")
@@ -175,7 +175,7 @@ class ConfigTest(unittest.TestCase):
         self.start()
         # A context and a completion channel take a socket each.
         port = next_port()
-        server = [*NOBODY, UROCE, "--socket", self.socket, "run", "--",
+        server = [*UNPRIVILEGED, UROCE, "--socket", self.socket, "run", "--",
                   "ibv_rc_pingpong", "-d", "a", "-g", "1", "-e", "-p", port]
         self.uroce("config", "set", "max_sockets_per_user=1")
         status, output = run_status(server)
@@ -188,25 +188,25 @@ class ConfigTest(unittest.TestCase):
 
     def test_limits_of_connections_hold_at_once(self):
         self.start()
-        nobody = [*NOBODY, UROCE, "--socket", self.socket]
-        monitor = Process([*nobody, "monitor"])
+        other = [*UNPRIVILEGED, UROCE, "--socket", self.socket]
+        monitor = Process([*other, "monitor"])
         self.addCleanup(monitor.kill)
-        wait_until(lambda: run_status([*nobody, "devices"])[0] == 0, "another client")
+        wait_until(lambda: run_status([*other, "devices"])[0] == 0, "another client")
         self.uroce("config", "set", "max_sessions_per_user=1")
-        wait_until(lambda: "see --max-sessions-per-user" in run_status([*nobody, "devices"])[1],
+        wait_until(lambda: "see --max-sessions-per-user" in run_status([*other, "devices"])[1],
                    "a refusal")
         self.uroce("config", "set", "max_sessions_per_user=2")
-        run([*nobody, "devices"])
+        run([*other, "devices"])
 
     def test_others_may_look_and_not_change(self):
         self.start()
         for words in (("config", "reload"), ("config", "set", "max_pd=1"),
                       ("port", "set", "a", "rate=1G")):
             with self.subTest(words):
-                status, output = run_status([*NOBODY, UROCE, "--socket", self.socket, *words])
+                status, output = run_status([*UNPRIVILEGED, UROCE, "--socket", self.socket, *words])
                 self.assertEqual(status, 2, output)
                 self.assertIn("only root and the daemon's user", output)
-        run([*NOBODY, UROCE, "--socket", self.socket, "config", "show"])
+        run([*UNPRIVILEGED, UROCE, "--socket", self.socket, "config", "show"])
         self.assertEqual(self.settings()["limits"]["max_pd"], 100)
 
 

@@ -149,7 +149,7 @@ class ServiceTest(unittest.TestCase):
         wait_until(lambda: os.path.exists(path) and Path(path).read_bytes() == b"\n", "a byte")
         self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
 
-    def test_a_ready_fd_that_nobody_could_read_is_refused(self):
+    def test_a_ready_fd_without_a_reader_is_refused(self):
         for command in ([UROCED, "--ready-fd", "77"],
                         ["sh", "-c", '"$@" 9</dev/null', "sh", UROCED, "--ready-fd", "9"]):
             status, output = run_status([*command, "--no-huge", "--socket", self.socket])

@@ -12,7 +12,7 @@ from labs.programs import pingpong, seed
 
 HOSTILE = BUILD / "tests" / "e2e" / "hostile"
 # What the kernel counts for a user, fds under way for instance, is the daemon's own otherwise.
-STRANGER = ("setpriv", "--reuid=61000", "--regid=61000", "--clear-groups")
+UNTRUSTED = ("setpriv", "--reuid=61000", "--regid=61000", "--clear-groups")
 SECONDS = int(os.environ.get("UROCE_E2E_SECONDS", "600" if LONG else "8"))
 MOST_ROUNDS = 8  # Of so many seconds: a slow machine takes more for the same attacks.
 SIGNS = ("sq_corrupt", "rq_corrupt", "req_cqe_error")
@@ -52,14 +52,14 @@ class HostileTest(unittest.TestCase):
 
     def attack_beside(self, pair, number):
         """The honest pair goes on while a program attacks by this seed."""
-        hostile = Process([*STRANGER, self.program(), self.lab.daemons[0].socket, number, SECONDS])
+        hostile = Process([*UNTRUSTED, self.program(), self.lab.daemons[0].socket, number, SECONDS])
         self.addCleanup(hostile.kill)
         while hostile.running():
             pair.wait_for_progress()
         hostile.expect_success(10)
         pair.wait_for_progress()
 
-    def attack(self, name, user=STRANGER):
+    def attack(self, name, user=UNTRUSTED):
         """By a user without any privilege, in a namespace of users where it is root or not."""
         status, output = run_status([*user, self.program(), self.lab.daemons[0].socket, name])
         if "no userfaultfd" in output:
@@ -68,11 +68,11 @@ class HostileTest(unittest.TestCase):
         pingpong(self.lab)
         self.lab.close()
 
-    def test_the_memory_of_a_process_that_has_ended_is_waited_for_by_nobody(self):
-        self.attack("memory-of-nobody")
+    def test_no_worker_waits_for_the_memory_of_a_process_that_has_ended(self):
+        self.attack("memory-of-an-ended-process")
 
     def test_the_lock_of_a_file_that_a_program_holds_is_waited_for_by_this_program_alone(self):
-        self.attack("locked-arena", user=())  # Anybody can, with FUSE; userfaultfd needs root.
+        self.attack("locked-arena", user=())  # Any user can, with FUSE; userfaultfd needs root.
 
     def test_files_of_proc_are_not_memory_under_whatever_path(self):
         self.attack("disguised-files")

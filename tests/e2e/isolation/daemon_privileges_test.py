@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemon may still do once it serves, and a daemon that is a user of its own."""
+"""What the daemon may still do once it serves, and a daemon that is its own user."""
 import os
 import unittest
 from pathlib import Path
 
-from labs.lab import BUILD, NOBODY, VethLab, WireLab
+from labs.lab import BUILD, UNPRIVILEGED, VethLab, WireLab
 from labs.process import Failed
 from labs.programs import DataCheck, seed
 
@@ -39,7 +39,7 @@ class ElsewhereLab(WireLab):
 
 
 class ServiceLab(VethLab):
-    """As docs/guide/privilege.md says: daemons of a user of their own, with two capabilities."""
+    """As docs/guide/privilege.md says: each daemon has its own user, with two capabilities."""
 
     daemon_prefix = ("setpriv", f"--reuid={SERVICE_UID}", f"--regid={SERVICE_UID}",
                      "--clear-groups", "--bounding-set=-all,+net_admin,+net_raw",
@@ -65,8 +65,8 @@ class WithoutSeccompLab(WireLab):
     daemon_prefix = preload("without_seccomp")
 
 
-class DeafThreadOfNobodyLab(WireLab):
-    daemon_prefix = (*NOBODY, *preload("thread_without_signals"))
+class DeafThreadUnprivilegedLab(WireLab):
+    daemon_prefix = (*UNPRIVILEGED, *preload("thread_without_signals"))
     daemon_owner = 65534
 
     def _build(self):
@@ -115,7 +115,7 @@ class PrivilegesTest(unittest.TestCase):
             DeafThreadLab().close()
 
     def test_a_thread_without_capabilities_is_not_asked(self):
-        lab = self.open_lab(DeafThreadOfNobodyLab)
+        lab = self.open_lab(DeafThreadUnprivilegedLab)
         self.check_threads(lab.daemons[0], ())
 
     def test_a_kernel_without_filters_of_system_calls(self):

@@ -49,7 +49,7 @@ class MisuseTest(unittest.TestCase):
         self.bystander.stop()
         wait_until_back(self.lab, self.before)
 
-    def test_queues_and_channels_that_nobody_reads(self):
+    def test_queues_and_channels_that_the_program_does_not_read(self):
         self.run_all("never-polls", "never-reads-events")
         self.check_nothing_is_left()
 
@@ -85,9 +85,9 @@ class MisuseTest(unittest.TestCase):
         self.check_killed_when_ready("dies-with-a-full-channel")
 
     @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
-    def test_memory_that_blocks_its_reader_holds_nobody_up(self):
+    def test_memory_that_blocks_its_reader_delays_no_other(self):
         self.check_killed_when_ready("blocks-who-reads-its-memory", "UROCE_MR=copied")
 
     @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
-    def test_a_read_of_events_that_never_ends_holds_nobody_up(self):
+    def test_a_read_of_events_that_never_ends_delays_no_other(self):
         self.check_killed_when_ready("blocks-who-sends-its-events")

@@ -76,7 +76,7 @@ class KillsTest(unittest.TestCase):
         self.lab = MortalLab()
         self.addCleanup(self.lab.tear_down)
 
-    def test_programs_killed_at_random_instants_harm_nobody_else(self):
+    def test_programs_killed_at_random_instants_harm_no_other(self):
         number = seed()
         pingpong(self.lab)  # What the daemon takes once and keeps.
         before = holdings_at_rest(self.lab)

@@ -16,7 +16,7 @@ from labs.programs import pingpong
 
 CONTROL = E2E / "labs" / "control.py"
 FIRST_UID = 61000
-NOBODY = 65534
+OTHER_UID = 65534
 LIMITS = ["--max-sessions", "40", "--max-sessions-per-user", "6", "--max-contexts", "5",
           "--max-pd", "12", "--max-channels", "7", "--max-sockets-per-user", "16", "--max-cq", "11",
           "--max-cq-per-user", "15", "--max-qp", "20", "--max-qp-per-user", "30", "--max-ah",
@@ -156,14 +156,14 @@ class LimitsTest(LimitsCase):
 
     def test_sixteen_users_share_the_daemon_fairly(self):
         programs = []
-        for uid in (*range(FIRST_UID, FIRST_UID + 4), NOBODY):
+        for uid in (*range(FIRST_UID, FIRST_UID + 4), OTHER_UID):
             programs.append(self.check_made("session", 6, "--max-sessions-per-user", uid))
         for uid, left in enumerate((5, 3, 1, 1, *[0] * 7), FIRST_UID + 5):
             programs.append(self.check_made("session", left, "--max-sessions", uid))
         self.assertEqual(len(self.lab.a.dump("devices")["devices"]), 2, "root looks all the same")
-        _, said = run_status(["setpriv", f"--reuid={NOBODY}", "--clear-groups", UROCE, "--socket",
-                              self.lab.daemons[0].socket, "run", "--", "env", "UROCE_LOG=1",
-                              "ibv_devices"])
+        _, said = run_status(["setpriv", f"--reuid={OTHER_UID}", "--clear-groups", UROCE,
+                               "--socket", self.lab.daemons[0].socket, "run", "--", "env",
+                               "UROCE_LOG=1", "ibv_devices"])
         self.assertIn("user 65534 has 6 programs connected, see --max-sessions-per-user", said)
         for program in programs:
             program.kill()

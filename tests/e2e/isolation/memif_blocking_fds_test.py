@@ -13,7 +13,7 @@ from labs.programs import pingpong
 BLOCKING_PEER = E2E / "labs" / "memif_blocking_fds.py"
 
 
-class MemifStrangersTest(unittest.TestCase):
+class MemifUntrustedPeersTest(unittest.TestCase):
     def setUp(self):
         self.lab = MemifLab()
         self.addCleanup(self.lab.tear_down)
@@ -37,7 +37,7 @@ class MemifStrangersTest(unittest.TestCase):
         self.assertTrue(attacker.running(), attacker.output())
 
     def check_without_a_peer(self, kind):
-        """The server's peer is gone, and comes back after the stranger."""
+        """The server's peer is gone, and comes back after the untrusted one."""
         self.lab.kill(self.lab.b)
         self.lab.wait_link("down", self.lab.a)
         attacker = self.attack(kind)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemon, programs and a busy process on one CPU: whoever waits gives it away, and nothing is lost
-or stands still."""
+"""Daemon, programs and a busy process on one CPU: each that waits gives the CPU away, and nothing
+is lost or stands still."""
 import os
 import unittest
 from pathlib import Path

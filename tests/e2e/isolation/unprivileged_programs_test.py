@@ -8,10 +8,10 @@ from labs.process import run, run_status
 from labs.programs import DataCheck, seed
 
 DATA_OPS = 20000 if LONG else 1000
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 GROUP = 61234
 USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
-# As containers have them, with a view of processes of their own.
+# As containers have them, with their own view of processes.
 OTHER_NAMESPACES = ("--net", "--ipc", "--pid", "--mount", "--mount-proc", "--fork")
 
 
@@ -35,17 +35,17 @@ class UnprivilegedTest(unittest.TestCase):
                 DataCheck(self.lab, "--seed", seed(), "--ops", DATA_OPS,
                           prefix=(*prefix, "env", mode)).finish()
 
-    def test_nobody(self):
-        self.check(*NOBODY)
+    def test_the_user_nobody(self):
+        self.check(*UNPRIVILEGED)
 
     def test_the_directory_of_the_socket_says_who_may_connect(self):
         directory = os.path.dirname(self.lab.a.daemon.socket)
         os.chown(directory, 0, GROUP)
         os.chmod(directory, 0o750)
         try:
-            member = (*NOBODY[:-1], f"--groups={GROUP}")
+            member = (*UNPRIVILEGED[:-1], f"--groups={GROUP}")
             self.assertIn("uroce0", run(self.lab.a.verbs(*member, "ibv_devices")))
-            self.assertNotIn("uroce0", run(self.lab.a.verbs(*NOBODY, "ibv_devices")))
+            self.assertNotIn("uroce0", run(self.lab.a.verbs(*UNPRIVILEGED, "ibv_devices")))
         finally:
             os.chown(directory, 0, 0)
             os.chmod(directory, 0o711)
@@ -53,8 +53,8 @@ class UnprivilegedTest(unittest.TestCase):
     def test_root_of_a_user_namespace(self):
         self.check(*USER_NAMESPACE)
 
-    def test_nobody_in_a_container(self):
-        self.check(*NOBODY, *USER_NAMESPACE, *OTHER_NAMESPACES)
+    def test_the_user_nobody_in_a_container(self):
+        self.check(*UNPRIVILEGED, *USER_NAMESPACE, *OTHER_NAMESPACES)
 
-    def test_nobody_as_root_of_a_user_namespace(self):
-        self.check(*NOBODY, *USER_NAMESPACE)
+    def test_the_user_nobody_as_root_of_a_user_namespace(self):
+        self.check(*UNPRIVILEGED, *USER_NAMESPACE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CNPs that no congestion has caused, and marks on every packet: whom they do not concern is not
-slowed down, nobody is slower than the floor, data is right, and counters tell."""
+"""CNPs that no congestion has caused, and marks on every packet: other flows are not slowed down,
+no flow is slower than the floor, data is right, and counters tell."""
 import time
 import unittest
 
@@ -15,7 +15,7 @@ CONGESTION = f"dcqcn,cc.rpg_min_rate={FLOOR_BPS // 10**6}"
 FAST = 10**10
 PER_SECOND = 20_000
 LONG_ENOUGH_S = 60  # It is ended before.
-RECEIVER, SENDER, STRANGER = range(3)
+RECEIVER, SENDER, OTHER_HOST = range(3)
 CNP_INTERVAL_S = 50e-6
 
 
@@ -23,7 +23,7 @@ class HostileCnpTest(unittest.TestCase):
     def make_lab(self, port):
         self.lab = CongestedLab(2, port, congestion=CONGESTION)
         self.addCleanup(self.lab.close)
-        self.receiver, self.sender, self.stranger = self.lab.hosts
+        self.receiver, self.sender, self.other_host = self.lab.hosts
         self.lab.use(RECEIVER, SENDER)
 
     def start_flow(self, *flags):
@@ -40,7 +40,7 @@ class HostileCnpTest(unittest.TestCase):
                 if flow["sent_bytes"] > 10**6}
 
     def flood(self, address, qpns):
-        flood = CnpFlood(self.lab, self.stranger, self.sender, address, qpns, LONG_ENOUGH_S,
+        flood = CnpFlood(self.lab, self.other_host, self.sender, address, qpns, LONG_ENOUGH_S,
                          PER_SECOND)
         self.addCleanup(flood.kill)
         return flood
@@ -65,12 +65,12 @@ class HostileCnpTest(unittest.TestCase):
             wait_until(lambda its=qpn: self.sending()[its]["sent_bytes"] >
                        before[its]["sent_bytes"] + 200_000, f"more of {qpn}")
 
-    def test_cnps_of_strangers_are_ignored_and_counted(self):
+    def test_cnps_of_other_hosts_are_ignored_and_counted(self):
         self.make_lab(RedPort(FAST, kmin=None))
         flows = self.start_flow()
         (qpn,) = self.sending()
         unknown = qpn ^ 0x5a5a5a
-        for address, target in ((self.stranger.address, qpn), (self.receiver.address, unknown)):
+        for address, target in ((self.other_host.address, qpn), (self.receiver.address, unknown)):
             with self.subTest(address=address, qpn=target):
                 flood = self.flood(address, [target])
                 self.wait_for_more(self.sender, "rp_cnp_ignored")

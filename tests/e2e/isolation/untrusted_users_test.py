@@ -18,7 +18,7 @@ AS_USER = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups")
 ESCAPES = "\x1b[31mred\x07"
 
 
-class StrangersTest(unittest.TestCase):
+class UntrustedUsersTest(unittest.TestCase):
     shares = "files under way of a user"  # The kernel counts them for all programs of a user.
 
     def setUp(self):
@@ -65,7 +65,7 @@ class StrangersTest(unittest.TestCase):
         wait_until(lambda: f"(pid {program.pid}) left" in self.daemon.process.output(), "a line")
         self.assertNotIn("\x1b", self.daemon.process.output())
 
-    def test_a_dump_that_nobody_reads_costs_the_daemon_little(self):
+    def test_an_unread_dump_costs_the_daemon_little(self):
         regions, parts = 2000, 64
         self.start("maker = Maker(sys.argv[1])\nmaker.prepare()\n"
                    f"parts = b''.join(struct.pack('<QQIIQII', 0x10000 + i * 4096, 4096, 4, NONE, 0,"

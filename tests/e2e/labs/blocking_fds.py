@@ -86,7 +86,7 @@ def command(path, stuck):
 
 
 def unread(path, stuck):
-    """Fds in messages that nobody reads, because the connection ends."""
+    """Fds in messages that the daemon does not read, because the connection ends."""
     for _ in range(COUNT):
         client = Client(path)
         # The answer to the first one finds no reader: the rest stays in the queue.

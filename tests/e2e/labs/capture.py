@@ -31,8 +31,8 @@ def stop_complete_capture(tcpdump):
 
 
 def _had_all(tcpdump):
-    """As of what it said last: SIGUSR1 has it say how many packets it had and how many there are. A
-    daemon may send some more of its own."""
+    """As of what it said last: SIGUSR1 has it say how many packets it had and how many there are.
+    The daemon itself may send some more."""
     tcpdump.signal(signal.SIGUSR1)
     counts = re.findall(r"(\d+) packets? captured, (\d+) packets? received by filter",
                         tcpdump.output())

@@ -112,7 +112,7 @@ def mckey(lab, groups):
 
 def perftest_by_cm(lab, tool, *flags):
     """A perftest program that connects by librdmacm. It does so twice, and its server listens again
-    for the second time: a client that is faster is refused (reason 8: nobody listens), and crashes.
+    for the second time: a client that is faster is refused (reason 8: no listener), and crashes.
     Then, and only then, it is run again."""
     for _ in range(5):
         port = next_port()

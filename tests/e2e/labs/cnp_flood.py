@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CNPs that nobody asked for, sent from a namespace to a NIC."""
+"""CNPs that no congestion has caused, sent from a namespace to a NIC."""
 import os
 
 from labs import roce

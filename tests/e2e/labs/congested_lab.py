@@ -55,9 +55,8 @@ def missing():
 
 
 class CongestedLab(Lab):
-    """`senders` hosts and, as `hosts[0]`, the one behind the slow port: each a daemon in a
-    namespace of its own. What they send is cut into packets before it enters the bridge, as on
-    cables."""
+    """`senders` hosts and, as `hosts[0]`, the one behind the slow port: each a daemon in its own
+    namespace. What they send is cut into packets before it enters the bridge, as on cables."""
 
     def __init__(self, senders, port=None, *arguments, congestion="dcqcn"):
         self.senders = senders

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of a page: a machine of its own, or two that are joined by `eth0`, in whose shells
+"""The reader of a page: its own machine, or two that are joined by `eth0`, in whose shells
 commands are typed one after the other."""
 import contextlib
 import glob
@@ -76,7 +76,7 @@ class Machine:
         return "made" in self._holder.output()
 
     def command(self, text, is_root):
-        """A shell that runs `text`, in a process group of its own."""
+        """A shell that runs `text`, in its own process group."""
         home = f"{self.directory}/{'root' if is_root else 'home'}"
         environment = [f"HOME={home}", "LANG=C.UTF-8", "TERM=dumb",
                        f"PATH={self.directory}/bin:{PATH}"]
@@ -89,7 +89,7 @@ class Machine:
                 "setsid", *user, "env", "-i", *environment, "bash", "-c", text]
 
     def listeners(self):
-        """How many TCP ports somebody listens on."""
+        """On how many TCP ports processes listen."""
         count = 0
         for table in ("tcp", "tcp6"):
             with open(f"/proc/{self._holder.pid}/net/{table}", encoding="ascii") as lines:

@@ -20,15 +20,15 @@ UROCE = BUILD / "tools" / "uroce"
 VERBS_CHECK = BUILD / "tests" / "e2e" / "verbs_check"
 LONG = bool(os.environ.get("UROCE_E2E_LONG"))
 
-# Starts a program as nobody, without any capability.
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all",
-          "--inh-caps=-all")
+# Starts a program as the user nobody, without any capability.
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                "--bounding-set=-all", "--inh-caps=-all")
 
 _next_port = 20000
 
 
 def use_ports_from(first):
-    """Has next_port go on there: tests that run beside each other have ports of their own."""
+    """Has next_port go on there: tests that run beside each other have their own ports."""
     global _next_port
     _next_port = first
 
@@ -41,7 +41,7 @@ def next_port():
 
 
 class Daemon:
-    """One uroced in a namespace, with a socket of its own. `prefix` is how it is started, `owner`
+    """One uroced in a namespace, with its own socket. `prefix` is how it is started, `owner`
     the user who has the socket's directory."""
 
     def __init__(self, namespace, directory, arguments, prefix=(), owner=0):
@@ -274,9 +274,9 @@ class VethLab(Lab):
 
 
 class UdpLab(VethLab):
-    """The same by UDP sockets. The daemons are those of nobody, without any capability."""
+    """The same by UDP sockets. The daemons run as the user nobody, without any capability."""
 
-    daemon_prefix = NOBODY
+    daemon_prefix = UNPRIVILEGED
     daemon_owner = 65534
 
     def __init__(self, mtu, *arguments, place="eth0"):
@@ -293,7 +293,7 @@ class UdpLab(VethLab):
 
 
 class MixedLab(UdpLab):
-    """`a` is the daemon of nobody by UDP sockets; `b` is one with all rights by iface=."""
+    """`a` is the daemon of the user nobody by UDP sockets; `b` is one with all rights by iface=."""
 
     def _port(self, number):
         return super()._port(number) if number == 1 else "iface=eth0"
@@ -304,6 +304,6 @@ class MixedLab(UdpLab):
         return super()._add_daemon(namespace, *arguments)
 
 
-__all__ = ["BUILD", "LONG", "NOBODY", "ROOT", "UROCE", "UROCED", "VERBS_CHECK", "Daemon", "Host",
-           "Lab", "MixedLab", "UdpLab", "VethLab", "WireLab", "find_list", "flatten", "next_port",
-           "run", "run_status", "use_ports_from"]
+__all__ = ["BUILD", "LONG", "ROOT", "UNPRIVILEGED", "UROCE", "UROCED", "VERBS_CHECK", "Daemon",
+           "Host", "Lab", "MixedLab", "UdpLab", "VethLab", "WireLab", "find_list", "flatten",
+           "next_port", "run", "run_status", "use_ports_from"]

@@ -20,7 +20,7 @@ RING_COOKIE = 0x3e31f20
 LOG2_SLOTS = 5
 RING_BYTES = 128 + (16 << LOG2_SLOTS)
 MEMORY_BYTES = 65536
-SURPLUS = 6  # More than anybody has room for.
+SURPLUS = 6  # More than any peer has room for.
 # More than wait to be let in, and those are more than a server has at a time.
 MANY = 40
 
@@ -40,7 +40,7 @@ def ring(to_server):
 
 def make_memory():
     """A memory file with two rings, as a server wants it."""
-    memory = os.memfd_create("stranger", os.MFD_ALLOW_SEALING)
+    memory = os.memfd_create("memif", os.MFD_ALLOW_SEALING)
     os.ftruncate(memory, MEMORY_BYTES)
     fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     for offset in (0, RING_BYTES):
@@ -75,7 +75,7 @@ class Peer:
         return self
 
 
-class Stranger:
+class UntrustedPeer:
     """Sends fds to the server at `path`, which is process `pid`."""
 
     def __init__(self, path, pid):
@@ -120,7 +120,7 @@ class Stranger:
         self.send_and_leave(Peer(self.path).connect(), NONSENSE)
 
     def unread(self):
-        """Fds in messages that nobody reads: the first ends the connection."""
+        """Fds in messages that the server does not read: the first ends the connection."""
         self.many(1)
 
     def many(self, count=MANY):
@@ -140,8 +140,8 @@ class Stranger:
 
 
 def main(path, pid, kind):
-    stranger = Stranger(path, int(pid))
-    getattr(stranger, kind)()
+    peer = UntrustedPeer(path, int(pid))
+    getattr(peer, kind)()
     print("done", flush=True)
     signal.pause()
 

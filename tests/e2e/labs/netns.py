@@ -40,7 +40,7 @@ class Namespace:
         self.name = f"{PREFIX}{os.getpid()}-{_count}"
         ip("netns", "add", self.name)
         self.ip("link", "set", "lo", "up")
-        # Addresses may be used at once, without waiting whether somebody else has them too.
+        # Addresses may be used at once, without waiting whether another host has them too.
         self.run(["sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/default/dad_transmits"])
 
     def ip(self, *arguments):

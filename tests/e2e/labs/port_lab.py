@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two daemons in one namespace, each a host of its own on a port of any kind; either can be killed
+"""Two daemons in one namespace, each its own host on a port of any kind; either can be killed
 and started again."""
 from labs.lab import Daemon, Host, Lab, find_list
 from labs.process import wait_until
@@ -53,7 +53,7 @@ class PortLab(Lab):
         host.forget_gids()
 
     def wait_ready(self):
-        """Until both links are up, and nobody else has claimed the addresses."""
+        """Until both links are up, and no other host has claimed the addresses."""
         self.wait_link("up")
         for host in (self.a, self.b):
             wait_until(lambda host=host: {host.address, host.address6} <= addresses_of(host),

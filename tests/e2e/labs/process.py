@@ -114,7 +114,7 @@ def wait_until(condition, what, timeout_s=60.0):
 
 
 def is_listening(pid, port):
-    """Whether somebody in the network namespace of `pid` listens on a TCP port."""
+    """Whether a process in the network namespace of `pid` listens on a TCP port."""
     for table in ("tcp", "tcp6"):
         try:
             with open(f"/proc/{pid}/net/{table}", encoding="ascii") as lines:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts in networks of their own, and a router between."""
+"""Two hosts in their own networks, and a router between."""
 from labs.lab import Host, Lab
 from labs.netns import has_usable_addresses
 from labs.process import wait_until

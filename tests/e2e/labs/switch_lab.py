@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NICs on emulated switches of one daemon, each a host of its own."""
+"""NICs on emulated switches of one daemon, each its own host."""
 import re
 
 from labs.lab import Host, Lab, find_list
@@ -27,7 +27,7 @@ class SwitchLab(Lab):
         self.server_address = "127.0.0.1"
 
     def _has_addresses(self):
-        """Whether nobody else had them; finding out takes a while."""
+        """Whether no other host had them; finding out takes a while."""
         found = find_list(self.hosts[0].dump("devices"))
         return all(len(device["addresses"]) >= 2 for device in found)
 

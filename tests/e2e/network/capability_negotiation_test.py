@@ -96,7 +96,7 @@ class AgreementTest(unittest.TestCase):
                 self.assertLess(peer["heard_ms_ago"], 60_000)
                 self.assertEqual(peer["queue_pairs"], 1)
 
-    def test_peer_started_anew_without_it_is_noticed(self):
+    def test_peer_restarted_without_it_is_noticed(self):
         with connected(self.lab):
             wait_until(lambda: agreed(self.lab.a) == {"selective-repeat"}, "agreement")
         self.lab.restart(self.lab.b, OFF)
@@ -137,7 +137,7 @@ class NoAgreementTest(unittest.TestCase):
         # Three tries, and the same again for a connection that comes much later on a slow machine.
         self.assertLessEqual(len(asked), 6)
 
-    def test_datagrams_and_unreliable_connections_ask_nobody(self):
+    def test_datagrams_and_unreliable_connections_ask_no_peer(self):
         path = f"{self.lab.directory}/unreliable.pcapng"
         with capturing(self.lab.a, path):
             pingpong(self.lab, "-n", 10, service="ud")

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 from labs.capture import capturing, tshark
-from labs.lab import NOBODY, UROCE, WireLab
+from labs.lab import UNPRIVILEGED, UROCE, WireLab
 from labs.process import run, run_status, wait_until
 from labs.programs import perftest, pingpong
 
@@ -21,7 +21,7 @@ class FaultRulesTest(unittest.TestCase):
     def setUpClass(cls):
         cls.lab = WireLab()
         cls.addClassCleanup(cls.lab.close)
-        os.chmod(cls.lab.directory, 0o711)  # For nobody, who may not.
+        os.chmod(cls.lab.directory, 0o711)  # For the user nobody, who may not.
         # From here on the two NICs repeat lost packets alone.
         wait_until(cls.agree, "an agreement of the two NICs")
 
@@ -156,7 +156,7 @@ class FaultRulesTest(unittest.TestCase):
     def test_others_may_not_set_them(self):
         for words in (("set", "uroce1", "rule=drop"), ("clear",)):
             status, output = run_status(self.lab.b.namespace.command(
-                [*NOBODY, UROCE, "--socket", self.lab.b.daemon.socket, "fault", *words]))
+                [*UNPRIVILEGED, UROCE, "--socket", self.lab.b.daemon.socket, "fault", *words]))
             self.assertEqual(status, 2, output)
             self.assertIn("only root and the daemon's user", output)
         self.assertEqual(self.rules(), [])

@@ -190,7 +190,7 @@ class BadInputTest(unittest.TestCase):
 class ClosedSocketTest(unittest.TestCase):
     """Bytes on the control socket that are no command."""
 
-    def test_garbage_on_the_control_socket_disturbs_nobody(self):
+    def test_garbage_on_the_control_socket_disturbs_no_program(self):
         lab = VethLab(1500)
         try:
             for length in (0, 1, 8, 100, 4000):

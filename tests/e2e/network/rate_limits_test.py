@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of NICs and users: what leaves on the wire is never more, whoever sends it."""
+"""Limits of NICs and users: what leaves on the wire is never more, from any sender."""
 import json
 import time
 import unittest

@@ -2,7 +2,7 @@
 """A port on a kernel interface (iface=): superframes, and interfaces that are slow or down."""
 import unittest
 
-from labs.lab import NOBODY, UROCED, Daemon, VethLab
+from labs.lab import UNPRIVILEGED, UROCED, Daemon, VethLab
 from labs.process import Process, run, run_status, wait_until
 from labs.programs import data_check, perftest, seed
 
@@ -91,7 +91,7 @@ class UdpPortTest(unittest.TestCase):
 
     def taker(self, family, address, interface=""):
         return self.namespace.command(
-            [*NOBODY, "python3", "-c", TAKE_UDP_PORT, family, address, interface])
+            [*UNPRIVILEGED, "python3", "-c", TAKE_UDP_PORT, family, address, interface])
 
     def test_no_other_user_gets_the_port_of_the_interface(self):
         for family, address in self.PLACES:

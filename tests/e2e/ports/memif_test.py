@@ -51,7 +51,7 @@ class MemifTransfersTest(unittest.TestCase):
              self.lab.port(SERVER)]))
         self.assertEqual(status, 2)
         self.assertEqual(len(output.strip().splitlines()), 1, output)
-        self.assertIn("memif.sock: somebody listens there already", output)
+        self.assertIn("memif.sock: another process listens there already", output)
         self.assertEqual(port_of(self.lab.b)["link"], "up")
 
 

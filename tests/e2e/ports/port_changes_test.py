@@ -49,7 +49,7 @@ def second_ports(lab, name="uroce1"):
 
 
 class TwoAddresses(UdpLab):
-    """Daemons of nobody; each end has addresses for two ports."""
+    """Daemons of the user nobody; each end has addresses for two ports."""
 
     def __init__(self, *arguments):
         super().__init__(4200, *arguments, place="10.0.0.{}+fd00::{}")
@@ -218,7 +218,7 @@ class AddedPortTest(unittest.TestCase):
             self.assertLess(heap_kb(host) - its_kb, 1000)
             # A worker holds a burst of empty frames ready.
             wait_until(lambda its=host: its.dump("stat")["held"]["frames"] <= 32,
-                       "no frames that nobody uses")
+                       "no frames in use")
 
 
 class AddedPortOfTwoWorkersTest(AddedPortTest):
@@ -342,7 +342,7 @@ class InsideTest(unittest.TestCase):
                               lab.a.daemon.process.output())
                 wait_until(lambda host=lab.a, most=32 * workers:
                            host.dump("stat")["held"]["frames"] <= most,
-                           "no frames that nobody uses")
+                           "no frames in use")
                 lab.close()
 
     def test_a_memif_beside_a_wire(self):
@@ -475,7 +475,7 @@ class AtASwitchTest(unittest.TestCase):
         self.assertNotEqual(server.wait(60) | client.wait(60), 0)
         self.assertGreater(lab.port("sw0:1")["down_drops"], before)
         wait_until(lambda: lab.b.dump("stat")["held"]["frames"] <= 64,
-                   "no frames that nobody uses")
+                   "no frames in use")
         uroce(lab.a, "port", "add", GUEST)
         lab.a = self.guest(lab)
         pingpong(lab)
@@ -505,7 +505,7 @@ class AtASwitchTest(unittest.TestCase):
         wait_until(lambda: tasks(lab.a) <= before[1], "no more threads than before")
         self.assertLess(heap_kb(lab.a) - before[2], 1000)
         wait_until(lambda: lab.a.dump("stat")["held"]["frames"] <= 64,
-                   "no frames that nobody uses")
+                   "no frames in use")
         lab.close()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that is a host of its own, as the kernels of a router and of a host behind it see it."""
+"""A port that is its own host, as the kernels of a router and of a host behind it see it."""
 import unittest
 
 from labs.lab import find_list
@@ -18,7 +18,7 @@ class OwnHostLab(RouterLab):
         # A link that comes up after the daemon has its addresses probed for only then.
         usable = {f"{self.a.address}/24", f"{self.a.address6}/64"}
         wait_until(lambda: usable <= set(find_list(self.a.dump("devices"))[0]["addresses"]),
-                   "addresses that nobody else has")
+                   "addresses that no other host has")
 
     def _port(self, number):
         if number != 1:
@@ -48,7 +48,7 @@ class HostTest(unittest.TestCase):
                 with self.subTest(f"{space.name} {address}"):
                     run(space.command(["ping", "-c", 3, "-i", 0.2, "-w", 20, address]))
 
-    def test_an_address_that_somebody_has_is_not_used(self):
+    def test_an_address_of_another_host_is_not_used(self):
         addresses = find_list(self.lab.a.dump("devices"))[0]["addresses"]
         self.assertEqual(addresses, ["10.1.0.2/24", "fd00:1::2/64"])
         self.assertIn(f"has the address {TAKEN}", self.lab.a.daemon.process.output())

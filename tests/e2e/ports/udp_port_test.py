@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port by UDP sockets (udp=), of a daemon of nobody without any capability: programs, data by
-bytes, the packets on the cable, and peers that read whole frames."""
+"""A port by UDP sockets (udp=), of a daemon of the user nobody without any capability: programs,
+data by bytes, the packets on the cable, and peers that read whole frames."""
 import os
 import unittest
 
-from labs.lab import NOBODY, UROCED, MixedLab, UdpLab
+from labs.lab import UNPRIVILEGED, UROCED, MixedLab, UdpLab
 from labs.process import Process, run, run_status, wait_until
 from labs.programs import data_check, perftest, pingpong, seed
 from labs.roce import Packet, read_capture
@@ -143,13 +143,13 @@ class RefusalsTest(unittest.TestCase):
         self.lab = UdpLab(1500, *arguments, place=place)
         self.addCleanup(self.lab.close)
         os.chmod(self.lab.directory, 0o711)
-        self.directory = f"{self.lab.directory}/nobody"
+        self.directory = f"{self.lab.directory}/unprivileged"
         os.makedirs(self.directory)
         os.chown(self.directory, 65534, 65534)
 
     def check(self, place, *says):
         status, output = run_status(self.lab.a.namespace.command(
-            [*NOBODY, UROCED, "--socket", f"{self.directory}/other.sock", "--no-huge",
+            [*UNPRIVILEGED, UROCED, "--socket", f"{self.directory}/other.sock", "--no-huge",
              "--workers", "2", "--port", f"name=uroce1,{place}"]))
         self.assertNotEqual(status, 0)
         for text in says:

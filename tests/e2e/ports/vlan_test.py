@@ -101,7 +101,7 @@ def tag(frame):
 
 
 class VlanTransfers:
-    """What must work in a VLAN, whoever makes it."""
+    """What must work in a VLAN, in the kernel's and in the daemon's."""
 
     @classmethod
     def setUpClass(cls):
@@ -117,7 +117,7 @@ class VlanTransfers:
     def test_every_packet_has_the_tag_and_the_priority_of_its_path(self):
         frames = captured(self.lab.a, lambda: pingpong(self.lab, "-c", "-n", 20, "-l", 3))
         packets = [packet for packet in map(Packet.parse, frames)
-                   if packet and packet.dest_qpn != GSI_QPN]  # Those have a path of their own.
+                   if packet and packet.dest_qpn != GSI_QPN]  # Those have their own path.
         self.assertGreaterEqual(len(packets), 40)
         self.assertEqual({tag(packet.frame) for packet in packets}, {(3, VLAN)})
 

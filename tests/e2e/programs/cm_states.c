@@ -6,8 +6,8 @@
  * usage: cm_states server STATE ADDRESS PORT [QPN]    listening, requested, accepted, established
  *        cm_states client STATE ADDRESS PORT [QPN]    bound, resolving, resolved, routed,
  *                                               connecting, responded, established, disconnecting
- * QPN: of the queue pair that it names to its peer, in place of its own.
- * Prints "at STATE", then the event that ended it. Status 0: such an event came. */
+ * QPN: the number of the queue pair that it names to its peer, in place of the true one. Prints "at
+ * STATE", then the event that ended it. Status 0: such an event came. */
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A program with a DPDK of its own: memory of its heap is written through uroce's devices.
+ * A program with its own DPDK: memory of its heap is written through uroce's devices.
  *
  * usage: eal_program GID_INDEX_A GID_INDEX_B EAL_ARGUMENT... */
 #include <rte_eal.h>

@@ -114,7 +114,7 @@ static struct ibv_qp* make_receiver(struct ibv_srq* srq) {
                                         .cap = {.max_send_wr = 1, .max_send_sge = 1}};
   struct ibv_qp* qp = ibv_create_qp(receiver.pd, &attributes);
   bench_require(qp != NULL, "ibv_create_qp");
-  bench_require(attributes.cap.max_recv_wr == 0, "no receive queue of its own");
+  bench_require(attributes.cap.max_recv_wr == 0, "no private receive queue");
   struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
   bench_require(
       !ibv_modify_qp(qp, &init,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Runs a command as a container with the default profile of Docker or Podman does: namespaces of
- * its own, a read-only root, user 12345 without capabilities, and a filter that refuses what these
- * profiles refuse to processes without capabilities. Writable are /tmp, /var/tmp and /dev/shm.
- * Usage: sandbox COMMAND [ARGUMENT...], as root. */
+ * Runs a command as a container with the default profile of Docker or Podman does: new namespaces,
+ * a read-only root, user 12345 without capabilities, and a filter that refuses what these profiles
+ * refuse to processes without capabilities. Writable are /tmp, /var/tmp and /dev/shm. Usage:
+ * sandbox COMMAND [ARGUMENT...], as root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-static void* wait_for_ever(void* unused) {
+static void* wait_without_end(void* unused) {
   for (;;) pause();
   return unused;
 }
@@ -17,6 +17,6 @@ __attribute__((constructor)) static void start(void) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &former);
   pthread_t thread;
-  pthread_create(&thread, NULL, wait_for_ever, NULL);
+  pthread_create(&thread, NULL, wait_without_end, NULL);
   pthread_sigmask(SIG_SETMASK, &former, NULL);
 }

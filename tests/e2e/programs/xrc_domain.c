@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An XRC domain of three programs: one makes the target queue pair, another opens it too, each has
- * a shared receive queue there, and a third sends to both. Then the first one dies. */
+ * An XRC domain of three programs: the first one creates the target queue pair, another opens it
+ * too, each has a shared receive queue there, and a third sends to both. Then the first one dies.
+ * */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

@@ -55,7 +55,7 @@ class AccountTest(unittest.TestCase):
         summary = stop_capture(capture)
         sums, lost = totals(summary)
         self.assertEqual(sums, self.difference(before))
-        self.assertGreater(lost, 0, "a ring of 64 KiB, which nobody read")
+        self.assertGreater(lost, 0, "a ring of 64 KiB, which no program read")
         packets = [Packet.parse(frame) for frame in read_capture(self.path())]
         self.assertTrue(all(packet.icrc_is_right() for packet in packets))
         self.assertRegex(summary, rf"{len(packets)} packets captured, {lost} lost")

@@ -93,7 +93,7 @@ class DoctorOnWireTest(unittest.TestCase):
         finally:
             lab.close()
 
-    def test_a_daemon_is_started_anew_with_its_flags(self):
+    def test_a_daemon_is_restarted_with_its_flags(self):
         _, findings = examine(self.lab.a.namespace, self.lab.a.daemon.socket)
         (note,) = find(findings, "note", "the kernel does not know 10.0.0.1")
         self.assertRegex(note["fix"], r"uroced --socket \S+ .* --wire-interfaces &$")
@@ -185,18 +185,18 @@ class DoctorOnVethTest(unittest.TestCase):
         self.mend(down)
         wait_until(lambda: self.examine()[0] == 0, "the link")
 
-    def test_stranger_on_the_roce_port_is_named(self):
+    def test_a_process_on_the_roce_port_is_named(self):
         self.assertTrue(find(self.examine()[1], "ok", "held by uroced"))
         script = ("import socket,time\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
                   "s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEPORT,1)\n"
                   "s.bind(('127.0.0.1',4791))\nprint('bound',flush=True)\ntime.sleep(600)\n")
-        stranger = Process(self.namespace.command(["python3", "-c", script]))
+        holder = Process(self.namespace.command(["python3", "-c", script]))
         try:
-            wait_until(lambda: "bound" in stranger.output(), "the stranger")
+            wait_until(lambda: "bound" in holder.output(), "the holder")
             (finding,) = find(self.examine()[1], "problem", "which sees RoCE packets")
-            self.assertEqual(finding["fix"], f"sudo kill {stranger.pid}")
+            self.assertEqual(finding["fix"], f"sudo kill {holder.pid}")
         finally:
-            stranger.kill()
+            holder.kill()
 
     def add_daemon(self, name, port):
         """One more daemon in the namespace, that is ready."""
@@ -233,7 +233,7 @@ class DoctorOnVethTest(unittest.TestCase):
                                          daemon.process.output()) for daemon in daemons),
                    "the line of the second of them")
 
-    def test_addresses_of_their_own_on_one_interface_are_no_problem(self):
+    def test_different_addresses_on_one_interface_are_no_problem(self):
         self.namespace.ip("address", "add", "10.0.0.77/24", "dev", "eth0")
         self.lab.daemons.remove(self.lab.a.daemon)
         self.lab.a.daemon.stop()

@@ -13,7 +13,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 
 
 def read(page, text):
-    """Types all of a page, each section on machines of its own; returns how many commands."""
+    """Types all of a page, each section on new machines; returns how many commands."""
     count = 0
     for section in sections(text):
         blocks = [block for block in section.blocks if block.kind != "apart"]

@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from labs.lab import NOBODY, UROCE, WireLab, next_port
+from labs.lab import UNPRIVILEGED, UROCE, WireLab, next_port
 from labs.process import Process, run, run_status, wait_until
 
 LISTS = {"ctx": "ctxs", "pd": "pds", "cq": "cqs", "mr": "mrs", "qp": "qps"}
@@ -89,7 +89,7 @@ class ListingsTest(unittest.TestCase):
     def test_others_see_their_own_alone(self):
         for command, member in LISTS.items():
             with self.subTest(command):
-                text = run([*NOBODY, UROCE, "--socket", self.lab.a.daemon.socket, command,
+                text = run([*UNPRIVILEGED, UROCE, "--socket", self.lab.a.daemon.socket, command,
                             "--json"])
                 self.assertEqual(json.loads(text)[member], [])
 

@@ -21,7 +21,7 @@ from labs.programs import pingpong
 
 PYTHON = "/usr/bin/python3"  # For which Debian has pyverbs and prometheus_client.
 DASHBOARD = ROOT / "tools" / "packaging" / "grafana" / "uroce.json"
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 class CounterFilesTest(unittest.TestCase):
@@ -75,7 +75,7 @@ class CounterFilesTest(unittest.TestCase):
             pingpong(self.lab, "-n", 50)
             self.assertGreaterEqual(self.value("counters/port_rcv_packets"), before + 50)
 
-    def test_whoever_keeps_a_file_open_delays_nobody(self):
+    def test_a_reader_that_keeps_a_file_open_delays_no_other(self):
         with open(self.file("counters/port_rcv_packets"), encoding="ascii"):
             before = self.value("counters/port_rcv_packets")
             pingpong(self.lab, "-n", 50)
@@ -238,7 +238,7 @@ class MetricsTest(unittest.TestCase):
                           + b",0-" * 2000 + b"\r\n\r\n")
         self.assertLess(len(answer), 2 * len(text))
 
-    def test_silent_clients_delay_nobody(self):
+    def test_silent_clients_delay_no_other(self):
         silent = [self.connect() for _ in range(40)]
         self.assertEqual(self.get()[0], 200)
         more = [self.connect() for _ in range(100)]
@@ -389,16 +389,16 @@ class MonitorTest(unittest.TestCase):
         self.assertEqual(monitor.wait(10), 0)
         self.assertEqual([event["device"] for event in events(monitor)], ["uroce1", "uroce1"])
 
-    # Others' programs are nobody's business.
-    def test_nobody_sees_no_programs_of_others(self):
+    # A user sees no programs of other users.
+    def test_another_user_sees_no_programs_of_others(self):
         everybody = self.watch()
-        nobody = Process([*NOBODY, UROCE, "--socket", self.lab.a.daemon.socket, "monitor"])
-        self.addCleanup(nobody.kill)
+        other = Process([*UNPRIVILEGED, UROCE, "--socket", self.lab.a.daemon.socket, "monitor"])
+        self.addCleanup(other.kill)
         time.sleep(0.3)
         before = len(events(everybody))
         self.lab.a.run("ibv_devices")
         wait_until(lambda: len(events(everybody)) > before, "an event")
-        self.assertEqual(nobody.output(), "")
+        self.assertEqual(other.output(), "")
 
     def test_a_slow_reader_loses_events_and_is_told_how_many(self):
         monitor = self.watch()
@@ -420,7 +420,7 @@ class MonitorTest(unittest.TestCase):
 
 
 class EndOfTheDaemonTest(unittest.TestCase):
-    """Whoever watches a daemon says that it has ended, at once, and has exit status 1."""
+    """A command that watches a daemon says that it has ended, at once, and has exit status 1."""
 
     def setUp(self):
         self.lab = WireLab()

@@ -213,7 +213,7 @@ class SurfaceTest(unittest.TestCase):
         self.assertIn("liburoce-verbs.so is missing", said)
         self.assertIn("liburoce-verbs.so is not beside liburoce.so", found)
 
-    def test_a_program_with_a_dpdk_of_its_own_is_served(self):
+    def test_a_program_with_its_own_dpdk_is_served(self):
         lab = self.lab
         output = lab.a.run("env", f"RUNTIME_DIRECTORY={lab.directory}",
                            BUILD / "tests" / "e2e" / "eal_program", lab.a.gid_index(),

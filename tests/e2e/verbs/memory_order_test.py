@@ -25,7 +25,7 @@ TIMEOUT_S = 7200 if LONG else 60
 
 
 class Order:
-    """Tests with a lab of their own."""
+    """Tests with their own lab."""
 
     memories = (MAPPED, COPIED)
     rounds = PACKET_ROUNDS

@@ -66,7 +66,7 @@ class WireWorkersMulticastTest(Groups, unittest.TestCase):
 
 
 class MemifMulticastTest(Groups, unittest.TestCase):
-    """Ports that are hosts of their own."""
+    """Ports that are their own hosts."""
 
     @staticmethod
     def make_lab():

@@ -22,7 +22,7 @@ SHARED_EVERYWHERE = ("memfd", "posix shm")
 # Without an open file or a path: by the link in /proc, which takes a privilege.
 SHARED_BY_LINK = ("shared", "memfd closed", "sysv shm", "hugetlb shared")
 MAPPED = ("pages", "huge")
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
 PID_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -47,7 +47,7 @@ def reserve_huge_pages(count):
 
 
 class MemoryCase(unittest.TestCase):
-    """Tests with a lab of their own, made with `daemon_flags`."""
+    """Tests with their own lab, made with `daemon_flags`."""
 
     daemon_flags = ()
     shares = "huge pages"  # Of which MemoryTest reserves as many as one of these programs takes.
@@ -160,13 +160,13 @@ class MemoryTest(MemoryCase):
         self.assertEqual(copiers["stack"], {"workers"})
         self.assertEqual(copiers["file mapping"], {"helper"})
         self.assertEqual(self._copiers("UROCE_MR=copied"), {"policy": {"workers", "helper"}})
-        for prefix in (NOBODY, USER_NAMESPACE, PID_NAMESPACE):
+        for prefix in (UNPRIVILEGED, USER_NAMESPACE, PID_NAMESPACE):
             with self.subTest(" ".join(prefix)):
                 self._need(prefix)
                 self.assertEqual(self._copiers("UROCE_MR=copied", prefix=prefix),
                                  {"policy": {"helper"}})
 
-    def test_shrinking_a_file_ends_its_program_and_nobody_else(self):
+    def test_shrinking_a_file_ends_its_program_alone(self):
         for what in ("truncate", "punch"):
             with self.subTest(what):
                 run(self._command(program=PROGRAMS / "shrinking_file", arguments=[what]))
@@ -233,7 +233,7 @@ class MemoryTest(MemoryCase):
                     timeout_s=120)
 
     def test_without_privilege_all_is_reached_as_well_as_the_daemon_lends(self):
-        for prefix in (NOBODY, USER_NAMESPACE):
+        for prefix in (UNPRIVILEGED, USER_NAMESPACE):
             with self.subTest(prefix[0]):
                 self._need(prefix)
                 ways = self._ways(prefix=prefix)
@@ -242,15 +242,15 @@ class MemoryTest(MemoryCase):
                     self.assertIn("mapped", ways[kind], kind)
 
     def test_pages_that_others_write_to_are_copied_without_a_kernel_mode_userfaultfd(self):
-        self._need(NOBODY)
-        ways = self._ways(prefix=NOBODY)
+        self._need(UNPRIVILEGED)
+        ways = self._ways(prefix=UNPRIVILEGED)
         for kind in ("pages", "odd pages"):  # Both end inside a page.
             self.assertEqual(ways[kind], ["copied: partial page", "mapped"], kind)
 
     def test_results_are_equal_without_privilege(self):
-        self._need(NOBODY)
-        self.assertEqual(self._results(prefix=NOBODY), self._results())
-        self.assertEqual(self._results("UROCE_MR=copied", prefix=NOBODY), self._results())
+        self._need(UNPRIVILEGED)
+        self.assertEqual(self._results(prefix=UNPRIVILEGED), self._results())
+        self.assertEqual(self._results("UROCE_MR=copied", prefix=UNPRIVILEGED), self._results())
 
 
 class WithoutUserfaultfdTest(MemoryCase):
@@ -289,7 +289,7 @@ class SharedUserfaultfdTest(MemoryCase):
     daemon_flags = ("--share-userfaultfd",)
 
     def test_a_userfaultfd_of_the_daemons_maps_what_others_write_to(self):
-        self._need(NOBODY)
+        self._need(UNPRIVILEGED)
         if not os.path.exists("/dev/userfaultfd"):
             self.skipTest("no /dev/userfaultfd here")
-        self.assertEqual(self._ways(prefix=NOBODY)["odd pages"], ["mapped"])
+        self.assertEqual(self._ways(prefix=UNPRIVILEGED)["odd pages"], ["mapped"])

@@ -157,7 +157,7 @@ class WireWorkersServicesTest(Services, SharedReceives, ExtendedConnections, uni
         perftest(self.lab, "ib_send_bw", "-c", "UD", "-q", 8, "-n", 20, "-s", 1024)
         perftest(self.lab, "ib_write_bw", "-c", "UC", "-q", 8, "-n", 20, "-s", 4096)
 
-    def test_flows_of_datagrams_have_ports_of_their_own(self):
+    def test_flows_of_datagrams_have_their_own_ports(self):
         with tempfile.TemporaryDirectory(prefix="uroce-e2e-") as directory:
             path = os.path.join(directory, "flows.pcapng")
             with capturing(self.lab.a, path):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BackgroundTasks: what they hold ends with them, whoever is left.
+// BackgroundTasks: what they hold ends with them, even if callers are left.
 #include "nic/base/event_loop.h"
 
 #include <gtest/gtest.h>
@@ -131,7 +131,7 @@ TEST(BackgroundTasks, OneUnderWayAtTheEndFreesWhatItHoldsWhenItFinishes) {
   EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
 }
 
-TEST(BackgroundTasks, OneWhoseOutcomeNobodyTookFreesWhatItHoldsAtTheEnd) {
+TEST(BackgroundTasks, OneWhoseOutcomeIsNotTakenFreesWhatItHoldsAtTheEnd) {
   EventLoop loop;
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = held;

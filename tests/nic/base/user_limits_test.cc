@@ -72,7 +72,7 @@ TEST(UserTurnsTest, AllConnectionsOfAUserShareAMillisecondInATurn) {
   EXPECT_TRUE(Enters(turns, 1, kOther, 4)) << "another user has one of his own";
 }
 
-TEST(UserTurnsTest, WhoeverCameTooLateIsFirstInTheNextTurn) {
+TEST(UserTurnsTest, AUserWhoCameTooLateIsFirstInTheNextTurn) {
   UserTurns turns;
   for (uint64_t turn = 1; turn < 20; ++turn) {
     for (const uint64_t id : {1ull, 2ull, 3ull}) {
@@ -91,7 +91,7 @@ TEST(UserTurnsTest, WhoeverCameTooLateIsFirstInTheNextTurn) {
   for (const uint64_t id : {1ull, 2ull, 3ull}) EXPECT_EQ(entered[id], 10) << id;
 }
 
-TEST(UserTurnsTest, OneThatIsGoneHoldsUpNobody) {
+TEST(UserTurnsTest, AUserWhoHasGoneDelaysNoOther) {
   UserTurns turns;
   ASSERT_TRUE(Enters(turns, 1, kUser, 1));
   turns.Leave(kUser, UserTurns::kTurnTime);

@@ -187,7 +187,7 @@ TEST_F(ActiveTest, AnMraOfAReplyIsNotForTheSideThatAsks) {
 }
 
 // [cm.mra.bound]
-TEST_F(ActiveTest, APeerCannotHoldUsForEverByMras) {
+TEST_F(ActiveTest, APeerCannotDelayUsWithoutLimitByMras) {
   const CommId id = Connect();
   int64_t ms = 0;
   for (int i = 0; i < 16; ++i) {
@@ -266,7 +266,7 @@ TEST_F(ActiveTest, AReplyCanBeRejected) {
 }
 
 // [cm.rep.unknown]
-TEST_F(ActiveTest, AReplyThatNobodyWaitsForIsRejected) {
+TEST_F(ActiveTest, AnUnexpectedReplyIsRejected) {
   Receive(Rep(CommId(0x999)));
   EXPECT_EQ(Sent(), Texts{"REJ"});
   const auto rej = Last<wire::CmRej>();

@@ -34,7 +34,7 @@ TEST(BindingsTest, OneAddressAndPortHasOneHolder) {
 }
 
 // [cm.bind.conflict]
-TEST(BindingsTest, AWildcardStandsBesideNobody) {
+TEST(BindingsTest, AWildcardStandsBesideNoOtherBinding) {
   Bindings bindings;
   EXPECT_EQ(Bind(bindings, Ipv4(1)), Result::kOk);
   EXPECT_EQ(Bind(bindings, kAnyIpv4), Result::kAddressNotAvailable);
@@ -144,7 +144,7 @@ TEST(BindingsTest, EachFamilyHasItsLoopback) {
 }
 
 // [cm.bind.loopback]
-TEST(BindingsTest, ALoopbackAddressStandsBesideNobody) {
+TEST(BindingsTest, ALoopbackAddressStandsBesideNoOtherBinding) {
   Bindings bindings;
   EXPECT_EQ(Bind(bindings, kLoopbackIpv4), Result::kOk);
   EXPECT_EQ(Bind(bindings, Ipv4(1)), Result::kAddressNotAvailable);

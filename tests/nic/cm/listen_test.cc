@@ -9,14 +9,14 @@ using ListenTest = CmScript;
 using wire::PortSpace;
 using wire::RejReason;
 
-/// A REQ of its own: number and queue pair of the peer's.
+/// A copy of `req` with another communication number and queue pair of the peer.
 wire::CmReq Another(wire::CmReq req, uint32_t number) {
   req.local_comm_id = CommId(0x40000000 + number);
   req.local_qpn = Qpn(0x4000 + number);
   return req;
 }
 
-/// 10.0.0.`host`, its route and a REQ of its own.
+/// 10.0.0.`host`, its route and its own REQ.
 Route FromHost(uint8_t host) { return {.device = 3, .local = Ipv4(1), .remote = Ipv4(host)}; }
 wire::CmReq ReqOf(uint8_t host, wire::CmReq req) {
   wire::EncodeRdmaCmHeader({.source_port = 50000, .source = Ipv4(host), .destination = Ipv4(1)},
@@ -26,7 +26,7 @@ wire::CmReq ReqOf(uint8_t host, wire::CmReq req) {
 }
 
 // [cm.listen.none]
-TEST_F(ListenTest, ARequestForNobodyIsRejected) {
+TEST_F(ListenTest, ARequestWithoutAListenerIsRejected) {
   Receive(Req());
   EXPECT_EQ(Sent(), Texts{"REJ"});
   const auto rej = Last<wire::CmRej>();
@@ -202,7 +202,7 @@ TEST_F(ListenTest, AConnectionIsMadeWithWhomTheNetworkNames) {
 }
 
 // [cm.listen.backlog.share]
-TEST_F(ListenTest, EachSourceHasABacklogOfItsOwn) {
+TEST_F(ListenTest, EachSourceHasItsOwnBacklog) {
   Listen(kAnyIpv4, 2);
   for (uint32_t i = 0; i < 100; ++i) Receive(Another(Req(), i));
   EXPECT_EQ(Told(), Kinds(2, EventKind::kConnectRequest));
@@ -248,9 +248,9 @@ TEST_F(FloodTest, RequestsOverTheRateAreDroppedAndCounted) {
 // [cm.flood.source]
 TEST_F(FloodTest, RequestsOfOneSourceTakeNothingFromOthers) {
   Listen();
-  wire::CmReq to_nobody = Req();
-  to_nobody.service_id = wire::ServiceIdOf({PortSpace::kTcp, kPort + 1});
-  for (uint32_t i = 0; i < 1000; ++i) Receive(Another(to_nobody, i));
+  wire::CmReq unheard = Req();
+  unheard.service_id = wire::ServiceIdOf({PortSpace::kTcp, kPort + 1});
+  for (uint32_t i = 0; i < 1000; ++i) Receive(Another(unheard, i));
   EXPECT_EQ(Sent(), Texts(10, "REJ"));
   for (uint8_t host = 3; host < 6; ++host) ReceiveFrom(FromHost(host), ReqOf(host, Req()));
   EXPECT_EQ(Told(), Kinds(3, EventKind::kConnectRequest));

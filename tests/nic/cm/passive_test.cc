@@ -123,7 +123,7 @@ TEST_F(PassiveTest, AReplyIsSentSixteenTimesAndThenThePeerIsUnreachable) {
 }
 
 // [cm.time.bounded]
-TEST_F(PassiveTest, AStrangersTimeoutsAreBounded) {
+TEST_F(PassiveTest, TimeoutsOfAPeerAreBounded) {
   Listen();
   wire::CmReq req = Req();
   req.local_cm_response_timeout = 31;
@@ -283,7 +283,7 @@ TEST_F(PassiveTest, ARequestWithTheNumberOfAConnectionInTimeWaitIsStale) {
 }
 
 // [cm.stale.rest]
-TEST_F(PassiveTest, AQueuePairWhoseConnectionIsInTimeWaitMayConnectAnew) {
+TEST_F(PassiveTest, AQueuePairWhoseConnectionIsInTimeWaitMayConnectAgain) {
   const CommId old = Passive();
   Receive(Dreq(old));
   EXPECT_EQ(Told(), Kinds{EventKind::kDisconnected});
@@ -351,7 +351,7 @@ TEST_F(PassiveTest, AConnectionThatItsPeerKnowsOutlivesRequestsOfItsQueuePair) {
   EXPECT_EQ(StateOf(old), State::kEstablished);
   EXPECT_EQ(Told(), Kinds{});
   Receive(Drep(old));
-  EXPECT_EQ(StateOf(old), State::kEstablished) << "an answer that nobody waits for";
+  EXPECT_EQ(StateOf(old), State::kEstablished) << "an unexpected answer";
 }
 
 // [cm.stale.alive]
@@ -381,7 +381,7 @@ TEST_F(PassiveTest, QueuePairsOfOtherGuidsAddressesAndDevicesAreOthers) {
   Route route = OurRoute();
   route.remote = Ipv4(3);
   ReceiveFrom(route, req);
-  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest}) << "a stranger's, with all its numbers";
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest}) << "another host's, with all its numbers";
   route = OurRoute();
   route.device = 4;
   ReceiveFrom(route, Req());

@@ -118,7 +118,7 @@ TEST_F(ResolutionTest, ARepeatedRequestIsAnsweredAgainWithoutTheProgram) {
 }
 
 // [cm.sidr.none]
-TEST_F(ResolutionTest, ARequestForNobodyIsAnsweredSo) {
+TEST_F(ResolutionTest, ARequestForAnUnknownServiceIsAnsweredSo) {
   Receive(SidrReq());
   EXPECT_EQ(Sent(), Texts{"SIDR_REP"});
   EXPECT_EQ(Last<wire::CmSidrRep>().status, SidrStatus::kServiceNotSupported);

@@ -47,7 +47,7 @@ TEST_F(PeerAgreementsTest, PeerIsAskedUntilItAnswers) {
   EXPECT_EQ(peers_.counters().answers_received, 1u);
 }
 
-TEST_F(PeerAgreementsTest, DeviceThatOffersNothingAsksNobody) {
+TEST_F(PeerAgreementsTest, DeviceThatOffersNothingAsksNoPeer) {
   EXPECT_EQ(peers_.Use(Path(1), 0), nullptr);
   EXPECT_EQ(peers_.counters().questions_sent, 0u);
 }

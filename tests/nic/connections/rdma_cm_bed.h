@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rdma_cm's service as the daemon runs it, with two NICs on a wire and a worker of its own. The
-// test is the control thread.
+// rdma_cm's service as the daemon runs it, with two NICs on a wire and its own worker. The test is
+// the control thread.
 #pragma once
 
 #include <deque>

@@ -218,7 +218,7 @@ TEST_F(RdmaCmHostTest, LoopbackIsTheAddressOfWhoListensOrOneOfTheFirstNic) {
   EXPECT_EQ(info.device, 0u);
 }
 
-TEST_F(RdmaCmHostTest, ANeighbourThatNobodyIsIsAnError) {
+TEST_F(RdmaCmHostTest, AnAbsentNeighbourIsAnError) {
   RdmaCmProgram program(*bed);
   const EndpointId id = program.Create();
   ASSERT_EQ(program.client->ResolveAddress(id, nullptr, WireAddress(99, 1), Nanos(1'000'000)),

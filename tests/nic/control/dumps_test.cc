@@ -30,7 +30,7 @@ TEST(ControlTest, ADumpSaysHowFullSharedReceiveQueuesAre) {
   EXPECT_EQ(shown["max_wr"], 16);
   EXPECT_EQ(shown["uid"], getuid());
   rings::StoreRelease(page->produced.value, 17u);
-  EXPECT_EQ(Dump(UROCE_DUMP_SRQ)["srqs"].at(0)["waiting"], 0) << "more than fits is nobody's word";
+  EXPECT_EQ(Dump(UROCE_DUMP_SRQ)["srqs"].at(0)["waiting"], 0) << "more than fits";
   munmap(arena, UROCE_ARENA_BYTES);
 }
 
@@ -193,7 +193,7 @@ TEST(ControlTest, ACaptureGetsARingAndTheInterfaces) {
   EXPECT_EQ(static_cast<uint64_t>(file.st_size), reply.map_bytes);
   EXPECT_EQ(tool.Call(UROCE_CAPTURE, request).error, EINVAL) << "one at a time";
   ControlClient other(SocketPath());
-  std::snprintf(request.device, sizeof(request.device), "nobody");
+  std::snprintf(request.device, sizeof(request.device), "absent");
   EXPECT_EQ(other.Call(UROCE_CAPTURE, request).error, ENOENT);
 }
 

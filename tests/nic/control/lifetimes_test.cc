@@ -445,7 +445,7 @@ void Life::OpenTarget(Side& side) {
     });
   });
   if (!is_of_domain) {
-    EXPECT_EQ(answer.error, EINVAL) << "a target that nobody in the domain has";
+    EXPECT_EQ(answer.error, EINVAL) << "a target of another domain";
     return;
   }
   AddTarget(Judge(side, Of::kTarget, answer, {xrcd}), answer);

@@ -102,7 +102,7 @@ TEST_F(LiveCountersTest, ANumberIsThatOfTheMomentAtWhichTheFileIsOpened) {
 }
 
 // Without leases they are written once a second, so this would take a minute.
-TEST_F(LiveCountersTest, FilesThatNobodyOpensAreNotWritten) {
+TEST_F(LiveCountersTest, FilesThatNoProgramOpensAreNotWritten) {
   Start();
   const fs::path path = FileOf("uroce1", "port_rcv_packets");
   for (int i = 0; i < 3; ++i) Read(path);

@@ -18,7 +18,7 @@ namespace {
 constexpr uid_t kAnna = 1001;
 constexpr uid_t kBert = 1002;
 
-/// Somebody who watches, by a connection of their own.
+/// A client that watches, on its own connection.
 struct Onlooker {
   Onlooker(Monitor& monitor, uint32_t id, uid_t uid) : client(id, Peer{getpid(), uid, uid}) {
     EXPECT_TRUE(monitor.Watch(client, reader).ok());
@@ -55,7 +55,7 @@ class MonitorTest : public testing::Test {
   Monitor monitor_{bed_.dumps()};
 };
 
-TEST_F(MonitorTest, ProgramsAreToldOfToTheirUserAndToThePrivileged) {
+TEST_F(MonitorTest, ProgramsAreReportedToTheirUserAndToThePrivileged) {
   Onlooker root(monitor_, 1, 0);
   Onlooker anna(monitor_, 2, kAnna);
   Onlooker bert(monitor_, 3, kBert);
@@ -73,7 +73,7 @@ TEST_F(MonitorTest, ProgramsAreToldOfToTheirUserAndToThePrivileged) {
   EXPECT_TRUE(bert.Take().empty());
 }
 
-TEST_F(MonitorTest, DevicesAreToldOfToEverybody) {
+TEST_F(MonitorTest, DevicesAreReportedToAll) {
   Onlooker anna(monitor_, 2, kAnna);
   const NicDevice& device = *bed_.nic().devices().front();
   monitor_.OnLink(device);
@@ -88,7 +88,7 @@ TEST_F(MonitorTest, DevicesAreToldOfToEverybody) {
   EXPECT_EQ(kinds, (std::vector<std::string>{"link", "gids", "mac", "interface"}));
 }
 
-TEST_F(MonitorTest, NothingIsLookedAtWhileNobodyWatches) {
+TEST_F(MonitorTest, NothingIsLookedAtWithoutWatchers) {
   bed_.looks = 0;
   const Client program(4, Peer{getpid(), kAnna, kAnna});
   monitor_.OnProgram(program, true);
@@ -105,7 +105,7 @@ TEST_F(MonitorTest, NothingIsLookedAtWhileNobodyWatches) {
 }
 
 // Those that are there already are no news.
-TEST_F(MonitorTest, QueuePairsAreToldOfWhenTheyChange) {
+TEST_F(MonitorTest, QueuePairsAreReportedWhenTheyChange) {
   WatchedProgram program(bed_.nic(), 5, 0);
   bed_.programs = {&program.client};
   const auto old = program.MakeQp();
@@ -163,7 +163,7 @@ TEST_F(MonitorTest, WhoIsTooSlowIsToldHowManyEventsAreLost) {
   EXPECT_EQ(told + lost, kEvents);
   EXPECT_GT(told * 256, Monitor::kMaxBytes) << "as much as is kept for a slow one";
   seen_by_other += other.Take().size();
-  EXPECT_EQ(seen_by_other, kEvents) << "nobody loses events because another is slow";
+  EXPECT_EQ(seen_by_other, kEvents) << "no client loses events because another is slow";
   monitor_.OnMac(device);
   EXPECT_EQ(slow.Take().size(), 1u) << "from then on it has them all again";
 }
@@ -178,7 +178,7 @@ TEST_F(MonitorTest, WhoHasGoneIsForgotten) {
   EXPECT_EQ(there.Take().size(), 2u);
 }
 
-TEST_F(MonitorTest, WhoWatchesAgainBeginsAnew) {
+TEST_F(MonitorTest, AClientThatWatchesAgainLeavesItsFirstWatch) {
   Onlooker onlooker(monitor_, 1, 0);
   Fd second;
   ASSERT_TRUE(monitor_.Watch(onlooker.client, second).ok());

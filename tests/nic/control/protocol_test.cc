@@ -90,7 +90,7 @@ TEST(ControlTest, HeadersThatLieAreRefused) {
 }
 
 // Random words in well-formed datagrams, from two programs, while a third goes about its business.
-TEST(ControlTest, GarbageHarmsNobody) {
+TEST(ControlTest, GarbageHarmsNoOtherProgram) {
   TestProgram bystander;
   std::mt19937 engine(11);
   const auto random = [&engine] { return static_cast<uint32_t>(engine()); };

@@ -106,7 +106,7 @@ TEST(ControlTest, AQueuePairIsConnectedAndAskedForItsState) {
   EXPECT_EQ(modify(ToInit()), 0);
   EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.2"), 9)), EINVAL) << "an empty slot of the GID table";
   EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.2"), 2)), EINVAL) << "an IPv6 source to an IPv4 destination";
-  EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.77"), 1)), ETIMEDOUT) << "nobody there";
+  EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.77"), 1)), ETIMEDOUT) << "no host there";
   auto query = program.client.Handle(UROCE_QUERY_QP, qp).As<uroce_qp_attr>();
   EXPECT_EQ(query.qp_state, IBV_QPS_INIT) << "what failed has changed nothing";
   EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.2"), 1)), 0);
@@ -140,7 +140,7 @@ TEST(ControlTest, AnAddressHandleNeedsAWayThere) {
   EXPECT_EQ(create(AddressVectorTo(GidOf("10.0.0.2"), 9)).error, EINVAL) << "an empty slot";
   EXPECT_EQ(create(AddressVectorTo(GidOf("10.0.0.2"), 2)).error, EINVAL) << "two families";
   EXPECT_EQ(create(AddressVectorTo(Gid{}, 2)).error, EINVAL) << "no address";
-  EXPECT_EQ(create(AddressVectorTo(GidOf("10.0.0.77"), 1)).error, ETIMEDOUT) << "nobody there";
+  EXPECT_EQ(create(AddressVectorTo(GidOf("10.0.0.77"), 1)).error, ETIMEDOUT) << "no host there";
   uroce_ah_attr local = AddressVectorTo(GidOf("10.0.0.2"), 1);
   local.is_global = 0;
   EXPECT_EQ(create(local).error, EINVAL);

@@ -45,7 +45,7 @@ class PortChangesTest : public testing::Test {
     nic_.ReleaseDevices();
   }
 
-  /// Both ends of a wire, or one that nobody has the other end of.
+  /// Both ends of a wire, or one end, if the other end has no NIC.
   absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> Open(
       const std::vector<DeviceConfig>& nics, const std::vector<uint32_t>& indices) {
     if (fails_) return absl::NotFoundError("there is none");
@@ -157,7 +157,7 @@ TEST_F(PortChangesTest, ProgramsOnOthersAreNotTold) {
   EXPECT_EQ(StateOf(other, used), transport::QpState::kInit);
 }
 
-TEST_F(PortChangesTest, ItsPlaceIsTakenUntilNobodyHoldsIt) {
+TEST_F(PortChangesTest, ItsPlaceIsTakenUntilNoProgramHoldsIt) {
   std::optional<WatchedProgram> program;
   program.emplace(nic_, 1, 0, Add());
   ASSERT_TRUE(Remove().ok());

@@ -33,7 +33,7 @@ extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 namespace uroce::nic {
 namespace {
 
-constexpr int kForEver = -1;
+constexpr int kUnlimited = -1;
 
 class RefusedFdsTest : public testing::Test {
  protected:
@@ -81,7 +81,7 @@ TEST_F(RefusedFdsTest, AnAnswerGoesOutOnceItsFdsMay) {
 }
 
 TEST_F(RefusedFdsTest, OthersAreServedMeanwhile) {
-  refusals_left = kForEver;
+  refusals_left = kUnlimited;
   Say(*client_);
   daemon_->TurnUntil([] { return refusals != 0; });
   ControlClient other(daemon_->socket_path());
@@ -97,7 +97,7 @@ TEST_F(RefusedFdsTest, OthersAreServedMeanwhile) {
 }
 
 TEST_F(RefusedFdsTest, AProgramThatLeavesMeanwhileIsForgotten) {
-  refusals_left = kForEver;
+  refusals_left = kUnlimited;
   Say(*client_);
   daemon_->TurnUntil([] { return refusals != 0; });
   client_.reset();
@@ -106,7 +106,7 @@ TEST_F(RefusedFdsTest, AProgramThatLeavesMeanwhileIsForgotten) {
 }
 
 TEST_F(RefusedFdsTest, AConnectionEndsWhoseFdsNeverMay) {
-  refusals_left = kForEver;
+  refusals_left = kUnlimited;
   Say(*client_);
   AwaitConnections(0);
   EXPECT_GT(refusals, 1);

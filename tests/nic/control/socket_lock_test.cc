@@ -81,8 +81,8 @@ TEST_F(SocketLockTest, ADaemonThatGoesOnIsNotWaitedFor) {
   EXPECT_LT(shortest, kNoWait);
   EXPECT_TRUE(absl::IsAlreadyExists(second)) << second;
   EXPECT_EQ(second.message(), "--socket: " + path() +
-                                  ": another uroced serves it; stop that one, or give this one a "
-                                  "--socket of its own");
+                                  ": another uroced serves it; stop that one, or give this one its "
+                                  "own --socket");
 }
 
 TEST_F(SocketLockTest, OneThatHasRemovedItsSocketIsWaitedFor) {
@@ -144,7 +144,7 @@ TEST_F(SocketLockTest, OneThatHasNoSocketYetIsWaitedFor) {
   ender.join();
 }
 
-TEST(ServedSocketTest, ASocketOfNobodyIsNotServed) {
+TEST(ServedSocketTest, AnAbsentSocketIsNotServed) {
   EXPECT_FALSE(IsServed("/nonexistent/uroced.sock"));
   EXPECT_FALSE(IsServed(std::string(200, 'x')));
 }

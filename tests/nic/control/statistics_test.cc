@@ -98,7 +98,7 @@ TEST_F(StatisticsTest, ManyQueuePairsAreLookedAtInPieces) {
   EXPECT_GE(turns, 4);
 }
 
-TEST_F(StatisticsTest, NobodyIsAnsweredAfterItsEnd) {
+TEST_F(StatisticsTest, NoClientIsAnsweredAfterItsEnd) {
   bool is_answered = false;
   {
     Statistics brief(bed_.dumps());

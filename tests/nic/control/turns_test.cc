@@ -124,7 +124,7 @@ TEST_F(ControlTurnsTest, AClientThatReadsNoReplyHasOneWithFds) {
   EXPECT_EQ(Call(other, UROCE_OPEN_CONTEXT, uroce_open_context{}).error, 0) << "others go on";
 }
 
-TEST_F(ControlTurnsTest, DumpsThatNobodyReadsAreBounded) {
+TEST_F(ControlTurnsTest, UnreadDumpsAreBounded) {
   ControlClient& tool = Connect();
   std::vector<Fd> readers;
   int error = 0;
@@ -276,7 +276,7 @@ TEST_F(ControlTurnsTest, ALongDumpComesInPiecesAndOthersAreServedInBetween) {
   ASSERT_EQ(answer.fds.size(), 1u);
   const int socket = answer.fds[0].get();
   ASSERT_EQ(fcntl(socket, F_SETFL, O_NONBLOCK), 0);
-  // Nobody reads: what does not fit the socket waits, and nobody else does.
+  // The program does not read: replies that do not fit the socket wait, and no other program does.
   for (int i = 0; i < 50; ++i) Call(other, UROCE_LIST_DEVICES, Nothing());
   bool is_end = false;
   std::string text = TakeAll(socket, is_end);
@@ -293,7 +293,7 @@ TEST_F(ControlTurnsTest, ALongDumpComesInPiecesAndOthersAreServedInBetween) {
   EXPECT_EQ(dump["qps"].size(), kQueuePairs);
 }
 
-TEST_F(ControlTurnsTest, ADumpThatNobodyWantsAnyMoreEnds) {
+TEST_F(ControlTurnsTest, ADumpOfAClientThatHasGoneEnds) {
   MakeQueuePairs(kQueuePairs);
   ControlClient& tool = Connect();
   for (int i = 0; i < 3; ++i) {
@@ -345,8 +345,8 @@ TEST_F(ControlTurnsTest, QuotasOfWhatAllUsersShareHaveItsPool) {
   }
 }
 
-// A region keeps the mapping of a segment that its program has given back: without a count of its
-// own one user could take all that vm.max_map_count allows the daemon.
+// A region keeps the mapping of a segment that its program has given back: without its own count
+// one user could take all that vm.max_map_count allows the daemon.
 TEST_F(ControlTurnsTest, MappingsOfAUserAreCountedThoughTheirSegmentsAreGone) {
   constexpr uint64_t kAddr = 0x10000, kLength = 4 << 20;
   ControlClient& client = ConnectProgram();

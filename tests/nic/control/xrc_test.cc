@@ -176,16 +176,16 @@ TEST_F(XrcTest, AnInitiatorHasNoReceiveSide) {
   EXPECT_EQ(made.As<uroce_create_qp_reply>().cap.max_recv_wr, 0u);
 }
 
-TEST_F(XrcTest, ATargetIsThereForAsLongAsAnybodyHasItOpen) {
+TEST_F(XrcTest, ATargetIsThereForAsLongAsAProgramHasItOpen) {
   auto maker = std::make_unique<Member>();
-  Member opener, stranger;
+  Member opener, other;
   const Fd file = SomeFile();
   const size_t before = Daemon().nic().numbers().queue_pairs.held();
   const uint32_t made = maker->OpenDomain(file.get(), O_CREAT).handle();
   const uint32_t opened = opener.OpenDomain(file.get(), 0).handle();
-  const uint32_t own = stranger.OpenDomain(-1, 0).handle();
+  const uint32_t own = other.OpenDomain(-1, 0).handle();
   const auto target = maker->MakeTarget(made).As<uroce_target_reply>();
-  EXPECT_EQ(stranger.OpenTarget(own, target.qp_num).error, EINVAL) << "of another domain";
+  EXPECT_EQ(other.OpenTarget(own, target.qp_num).error, EINVAL) << "of another domain";
   EXPECT_EQ(opener.OpenTarget(opened, target.qp_num + 1).error, EINVAL);
   const auto second = opener.OpenTarget(opened, target.qp_num).As<uroce_target_reply>();
   EXPECT_EQ(second.qp_num, target.qp_num);

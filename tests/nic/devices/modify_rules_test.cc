@@ -124,7 +124,7 @@ bool ClaimFails(uint32_t mask, QpState from) {
   return (mask & kCs) != 0 && (from < QpState::kRtr || from > QpState::kSqe);
 }
 
-/// Every type that is served has a table of its own.
+/// Every type that is served has its own table.
 class TransitionTest : public testing::TestWithParam<uint32_t> {
  protected:
   bool Expected(QpState from, QpState to, uint32_t mask) const {

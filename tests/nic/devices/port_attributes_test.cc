@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs are told of a port (docs/protocol/verbs-semantics.md, section 2).
+// The attributes of a port that programs see (docs/protocol/verbs-semantics.md, section 2).
 #include "nic/devices/verbs_attributes.h"
 
 #include <gtest/gtest.h>

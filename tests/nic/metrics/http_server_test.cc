@@ -127,7 +127,7 @@ TEST_F(HttpServerTest, ALargeBodyGoesAsItIsRead) {
   EXPECT_GT(Receive(slow).size(), page_.body->size());
 }
 
-TEST_F(HttpServerTest, SilentClientsDelayNobody) {
+TEST_F(HttpServerTest, SilentClientsDelayNoOther) {
   std::vector<Fd> silent;
   for (size_t i = 0; i < 3 * HttpServer::kMostConnections; ++i) silent.push_back(Connect());
   EXPECT_EQ(connection_count(), HttpServer::kMostConnections);

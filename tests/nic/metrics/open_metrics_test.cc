@@ -105,7 +105,7 @@ TEST(OpenMetricsTest, NamesOfProgramsAreQuoted) {
                   R"(uroce_program_queue_pairs{program="a\"b\\c\nd",pid="7",session="1"} 3)"));
 }
 
-// Whoever starts thousands of programs fills no database of time series.
+// A user who starts thousands of programs fills no database of time series.
 TEST(OpenMetricsTest, ProgramsBeyondTheBoundShareALine) {
   Snapshot snapshot = SomeSnapshot();
   for (size_t i = 0; i < kMaxProgramLabels + 2; ++i) {

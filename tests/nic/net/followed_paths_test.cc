@@ -62,7 +62,7 @@ TEST(FollowedPathsTest, QueuePairsOfOnePathShareIt) {
   EXPECT_EQ(paths.Held().size(), 1u);
 }
 
-TEST(FollowedPathsTest, PathThatNobodyHoldsIsForgotten) {
+TEST(FollowedPathsTest, PathWithoutHoldersIsForgotten) {
   FollowedPaths paths;
   auto path = paths.Follow(To(2, 2));
   path.reset();

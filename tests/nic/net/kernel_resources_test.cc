@@ -77,8 +77,8 @@ TEST(AddressSignsTest, MoreThanThereAreNumbersAreSeenToo) {
   }
 }
 
-// Whoever fills the queue of a sign would keep the daemon's memory.
-TEST(AddressSignsTest, NobodyCanSendToASign) {
+// A process that filled the queue of a sign would keep the daemon's memory.
+TEST(AddressSignsTest, ProcessesCannotSendToASign) {
   AddressSigns signs;
   EXPECT_THAT(signs.Show({{kEth0, kFirst}}), IsEmpty());
   const std::string name = absl::StrCat("uroced/address/", kEth0, "/192.0.2.1/0");

@@ -152,7 +152,7 @@ TEST(NetlinkTest, AddressCountsItsPrefixInTheGid) {
   EXPECT_EQ(ReadAddress(Only(AddressMessage(v6, 64, 0)))->prefix_bits, 64);
 }
 
-TEST(NetlinkTest, AddressThatSomebodyElseHasIsNotOurs) {
+TEST(NetlinkTest, AddressOfAnotherInterfaceIsNotOurs) {
   const Gid v6 = ParseInterfaceAddress("2001:db8::1")->gid;
   EXPECT_FALSE(ReadAddress(Only(AddressMessage(v6, 64, IFA_F_DADFAILED))));
   EXPECT_TRUE(ReadAddress(Only(AddressMessage(v6, 64, IFA_F_TENTATIVE))));

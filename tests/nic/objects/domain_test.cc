@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A domain has copied memory or several programs, and a number of its own.
+// A domain has copied memory or several programs, and its own number.
 #include "nic/objects/numbers.h"
 
 #include <gtest/gtest.h>

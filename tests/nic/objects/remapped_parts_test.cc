@@ -79,7 +79,7 @@ TEST(RemappedPartsTest, WhatWouldHaveTooManyPartsStaysAsItIs) {
   EXPECT_EQ(TextOf(MapRemapped({Copied(0x10000, 0x2000 * kMaxRemappedParts)}, newer)), "");
 }
 
-TEST(RemappedPartsTest, WhatWasMappedSoIsMappedAnewWhenThePagesAreReplacedAgain) {
+TEST(RemappedPartsTest, WhatWasMappedSoIsMappedAgainWhenThePagesAreReplacedAgain) {
   const auto once = MapRemapped({Copied(0x1000, 0x3000)}, {Mapped(0x1000, 0x3000)});
   EXPECT_EQ(TextOf(MapRemapped(once, {Mapped(0x2000, 0x1000, view + 0x8000)})),
             "m1000+1000:0 m2000+1000:8000 m3000+1000:2000");

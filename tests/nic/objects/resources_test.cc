@@ -125,7 +125,7 @@ TEST(NumberPoolTest, SecureNumbersDoNotRepeat) {
   }
 }
 
-// ReDMArk V1, V5: adapters give numbers out in steps that a stranger learns from a few of them.
+// ReDMArk V1, V5: adapters give numbers out in steps that an attacker learns from a few of them.
 TEST(NumberPoolTest, NumbersDoNotFollowFromThoseBefore) {
   constexpr int kCount = 100'000;
   constexpr uint32_t kMask = 0xffffffff;
@@ -250,7 +250,7 @@ TEST(ArenaTest, ClearingMakesNoPages) {
 }
 
 // A worker that touches the page would wait for this.
-TEST(ArenaTest, NobodyCanFreeItsPages) {
+TEST(ArenaTest, ProgramsCannotFreeItsPages) {
   if (!HasCapability(CAP_LINUX_IMMUTABLE)) GTEST_SKIP() << "no CAP_LINUX_IMMUTABLE";
   absl::StatusOr<Arena> arena = Arena::Make(1);
   ASSERT_TRUE(arena.ok()) << arena.status();
@@ -270,7 +270,7 @@ TEST(ArenaTest, QueuesLieBehindTheDoorbells) {
   EXPECT_EQ(arena->At<uroce_arena_header>(0)->worker_count, 3u);
 }
 
-TEST(ArenaTest, NobodyCanShrinkTheFile) {
+TEST(ArenaTest, ProgramsCannotShrinkTheFile) {
   absl::StatusOr<Arena> arena = Arena::Make(1);
   ASSERT_TRUE(arena.ok()) << arena.status();
   EXPECT_NE(ftruncate(arena->fd(), 4096), 0);
@@ -283,7 +283,7 @@ TEST(ArenaTest, TooLargeARangeIsRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(arena->Take(UROCE_ARENA_BYTES).status()));
 }
 
-TEST(SharedMemoryTest, AConstantFileHoldsItsBytesForEver) {
+TEST(SharedMemoryTest, AConstantFileCannotBeChanged) {
   absl::StatusOr<Fd> fd = MakeConstantFile("test", "hello", 5);
   ASSERT_TRUE(fd.ok()) << fd.status();
   char text[8] = {};
@@ -360,7 +360,7 @@ TEST(QueueLayoutTest, ALimitBetweenTwoPowersOfTwoIsTheGreaterOne) {
   EXPECT_FALSE(LayOutQueuePair({1025, 1, 1, 1, 0}, limits).ok());
 }
 
-TEST(QueueLayoutTest, AQueueThatNobodyAskedForHasNoEntries) {
+TEST(QueueLayoutTest, AQueueThatWasNotAskedForHasNoEntries) {
   const auto pair = LayOutQueuePair({0, 0, 1, 1, 0}, Limits{});
   EXPECT_EQ(pair->sq_depth, 0u);
   EXPECT_EQ(pair->granted.max_recv_wr, 0u);

@@ -60,7 +60,7 @@ TEST_F(FollowedNeighboursTest, NewsOfAnotherInterfaceAreOfAnotherNeighbour) {
   EXPECT_TRUE(moved_.empty());
 }
 
-TEST_F(FollowedNeighboursTest, APathThatNobodyHoldsIsNotFollowed) {
+TEST_F(FollowedNeighboursTest, APathWithoutHoldersIsNotFollowed) {
   auto path = Follow("10.0.0.2");
   path.reset();
   neighbours_.OnNews(News("10.0.0.2", MacOf(9)));
@@ -72,7 +72,7 @@ TEST_F(FollowedNeighboursTest, AGatewaysNewMacMovesAllPathsByIt) {
   kernel_.gateways[{kInterface, Ip("10.9.0.2")}] = Ip("10.0.0.254");
   const auto first = Follow("10.8.0.2");
   const auto second = Follow("10.9.0.2", 9);
-  ASSERT_EQ(moved_.size(), 1u) << "whoever asked last knows best";
+  ASSERT_EQ(moved_.size(), 1u) << "the last answer counts";
   EXPECT_EQ(first->mac, MacOf(9));
   neighbours_.OnNews(News("10.0.0.254", MacOf(5)));
   EXPECT_EQ(moved_.size(), 3u);
@@ -87,7 +87,7 @@ TEST_F(FollowedNeighboursTest, AStaleNeighbourIsProbedAtOnce) {
   EXPECT_EQ(timers_.pending(), 0u);
 }
 
-TEST_F(FollowedNeighboursTest, ANeighbourThatNobodyUsesIsLeftAlone) {
+TEST_F(FollowedNeighboursTest, AnUnusedNeighbourIsLeftAlone) {
   neighbours_.OnNews(Doubt("10.0.0.2", MacOf(2)));
   neighbours_.OnNews(Doubt("10.0.0.2", std::nullopt));
   EXPECT_TRUE(kernel_.probes.empty());

@@ -74,10 +74,10 @@ class GsiTest : public PathsBed {
     return all;
   }
   std::vector<Sent> TakeSent() { return TakeSent(channel_); }
-  /// A stranger's frame to the first device.
-  static TestChannel::Bytes StrangersFrame(const wire::HeaderTemplateConfig& path,
-                                           std::span<const uint8_t> payload,
-                                           const wire::TransportHeader& header) {
+  /// A frame of another host to the first device.
+  static TestChannel::Bytes FrameOf(const wire::HeaderTemplateConfig& path,
+                                    std::span<const uint8_t> payload,
+                                    const wire::TransportHeader& header) {
     const auto bytes = static_cast<uint32_t>(payload.size());
     TestChannel::Bytes frame(wire::kMaxHeaderBytes + bytes + wire::kMaxTrailerBytes);
     const wire::EncodedHeaders headers =
@@ -87,16 +87,16 @@ class GsiTest : public PathsBed {
     frame.resize(headers.length_bytes + bytes + wire::WriteTrailer(begin + bytes, bytes, crc));
     return frame;
   }
-  static wire::HeaderTemplateConfig FromStranger() {
+  static wire::HeaderTemplateConfig FromUnknownHost() {
     return {.source_mac = MacOf(9),
             .destination_mac = MacOf(0xa0),
             .source = Ip("10.0.0.9"),
             .destination = Ip("10.0.0.1"),
             .dest_qpn = wire::kGsiQpn};
   }
-  static TestChannel::Bytes GoodFrame(const wire::HeaderTemplateConfig& path = FromStranger(),
+  static TestChannel::Bytes GoodFrame(const wire::HeaderTemplateConfig& path = FromUnknownHost(),
                                       uint8_t management_class = kClass) {
-    return StrangersFrame(path, MadOf(management_class), wire::GsiHeader(wire::Psn(0)));
+    return FrameOf(path, MadOf(management_class), wire::GsiHeader(wire::Psn(0)));
   }
 
   TestChannel other_channel_;
@@ -107,7 +107,7 @@ class GsiTest : public PathsBed {
 };
 
 TEST_F(GsiTest, ADatagramArrivesWithTheWayBack) {
-  wire::HeaderTemplateConfig path = FromStranger();
+  wire::HeaderTemplateConfig path = FromUnknownHost();
   path.traffic_class = 0x68 | 3;  // With a mark of congestion.
   EXPECT_TRUE(channel_.Bring(GoodFrame(path)));
   ASSERT_EQ(received_.size(), 1u);
@@ -148,7 +148,7 @@ TEST_F(GsiTest, AnAnswerNeverGoesToAGroupOfMacs) {
 TEST_F(GsiTest, DatagramsOfAnotherLengthAreDropped) {
   for (const size_t bytes : {0, 1, 2, 24, 255, 257, 260, 1024}) {
     std::vector<uint8_t> payload(bytes, kClass);
-    channel_.Bring(StrangersFrame(FromStranger(), payload, wire::GsiHeader(wire::Psn(0))));
+    channel_.Bring(FrameOf(FromUnknownHost(), payload, wire::GsiHeader(wire::Psn(0))));
   }
   const TestChannel::Bytes good = GoodFrame();
   for (size_t bytes = 0; bytes < good.size(); ++bytes) {
@@ -158,8 +158,8 @@ TEST_F(GsiTest, DatagramsOfAnotherLengthAreDropped) {
   EXPECT_EQ(gsi_->counters().unknown_class, 0u);
 }
 
-TEST_F(GsiTest, DatagramsThatNobodyReadsAreCounted) {
-  channel_.Bring(GoodFrame(FromStranger(), 0x03));
+TEST_F(GsiTest, DatagramsWithoutAReaderAreCounted) {
+  channel_.Bring(GoodFrame(FromUnknownHost(), 0x03));
   EXPECT_EQ(gsi_->counters().unknown_class, 1u);
   gsi_->SetHandler(kClass, nullptr);
   channel_.Bring(GoodFrame());
@@ -171,7 +171,7 @@ TEST_F(GsiTest, EachClassHasItsReader) {
   int capabilities = 0;
   gsi_->SetHandler(wire::kCapabilitiesClass,
                    [&](const cm::Route&, std::span<const uint8_t>) { ++capabilities; });
-  channel_.Bring(GoodFrame(FromStranger(), wire::kCapabilitiesClass));
+  channel_.Bring(GoodFrame(FromUnknownHost(), wire::kCapabilitiesClass));
   EXPECT_EQ(capabilities, 1);
   EXPECT_TRUE(received_.empty());
 }
@@ -184,7 +184,7 @@ TEST_F(GsiTest, AReaderMayAnswerAtOnceToWhoSentTheFrame) {
   const std::vector<Sent> sent = TakeSent();
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].destination(), MacOf(9));
-  EXPECT_EQ(kernel_.neighbours_asked, 0) << "strangers have nobody asked for";
+  EXPECT_EQ(kernel_.neighbours_asked, 0) << "no question for an unknown host";
 }
 
 TEST_F(GsiTest, HeadersAreThoseOfTheRoute) {
@@ -218,7 +218,7 @@ TEST_F(GsiTest, ATaggedRouteHasItsServiceLevelInTheTag) {
   EXPECT_EQ(sent[0].destination(), MacOf(9));
 }
 
-TEST_F(GsiTest, WhereNobodyCanAnswerADatagramIsLostAndCounted) {
+TEST_F(GsiTest, ADatagramToAnUnknownNeighbourIsLostAndCounted) {
   device_.wire_number = 0;
   EXPECT_TRUE(Send(RouteTo("10.0.0.9")));
   EXPECT_EQ(gsi_->counters().no_neighbour, 1u);
@@ -245,7 +245,7 @@ TEST_F(GsiTest, DatagramsWaitForTheirNeighbourInOrder) {
   EXPECT_EQ(gsi_->counters().no_neighbour, 0u);
 }
 
-TEST_F(GsiTest, WhatWaitsForNobodyIsLostAndCounted) {
+TEST_F(GsiTest, WhatWaitsForAnAbsentNeighbourIsLostAndCounted) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(Send(RouteTo("10.0.0.9")));
   timers_.Run(Neighbours::kPatience);
   EXPECT_EQ(gsi_->counters().no_neighbour, 3u);
@@ -337,7 +337,7 @@ TEST_F(GsiTest, TheEndSendsAndTakesNothing) {
   Send(RouteTo("10.0.0.9"));
   gsi_.reset();
   EXPECT_EQ(timers_.pending(), 0u);
-  EXPECT_FALSE(channel_.Bring(GoodFrame())) << "nobody takes it";
+  EXPECT_FALSE(channel_.Bring(GoodFrame())) << "no class has a reader";
 }
 
 }  // namespace

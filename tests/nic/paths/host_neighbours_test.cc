@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A port that is a host of its own: it finds its neighbours by ARP and neighbour discovery, here
-// on a cable to another host.
+// A port that is its own host: it finds its neighbours by ARP and neighbour discovery, here on a
+// cable to another host.
 #include "nic/net/host/neighbour_messages.h"
 #include "nic/net/route.h"
 #include "tests/nic/paths/paths_bed.h"
@@ -33,8 +33,8 @@ class HostNeighboursTest : public PathsBed {
   void StartPeer(const Mac& mac) {
     peer_.reset();
     const HostConfig config{mac, {Address("10.0.0.2/24"), Address("fd00::2/64")}, {}};
-    HostStack::Listener nobody{[] {}, [](const NextHop&, const std::optional<Mac>&) {}};
-    peer_ = std::make_unique<HostStack>(timers_, peer_channel_, "peer", config, nobody);
+    HostStack::Listener listener{[] {}, [](const NextHop&, const std::optional<Mac>&) {}};
+    peer_ = std::make_unique<HostStack>(timers_, peer_channel_, "peer", config, listener);
     peer_->OnLink(true);
   }
   void Start() {
@@ -70,7 +70,7 @@ class HostNeighboursTest : public PathsBed {
   std::vector<InterfaceAddress> usable_;
 };
 
-TEST_F(HostNeighboursTest, AddressesAreUsedWhenNobodyElseHasThem) {
+TEST_F(HostNeighboursTest, AddressesAreUsedWhenNoOtherHostHasThem) {
   Start();
   EXPECT_TRUE(neighbours_.has_tentative_address());
   EXPECT_TRUE(usable_.empty());
@@ -135,10 +135,10 @@ TEST_F(HostNeighboursTest, ASilentNeighboursPathsStayAsTheyAre) {
   EXPECT_GT(Questions("10.0.0.2"), 3u) << "asked for again while it is in use";
 }
 
-TEST_F(HostNeighboursTest, WithoutALinkNobodyIsAsked) {
+TEST_F(HostNeighboursTest, WithoutALinkNoQuestionIsSent) {
   device_.has_link = false;
   Start();
-  EXPECT_FALSE(neighbours_.has_tentative_address()) << "there is nobody to ask";
+  EXPECT_FALSE(neighbours_.has_tentative_address()) << "no question without a link";
   timers_.Run(kSecond);
   EXPECT_TRUE(channel_.sent.empty());
   device_.has_link = true;

@@ -28,7 +28,7 @@ class NeighbourLookupsTest : public PathsBed {
   static bool IsSilence(const Answer& answer) {
     return answer && absl::IsDeadlineExceeded(*answer);
   }
-  /// A path of its own for each number.
+  /// One path for each number.
   PathKey Path(size_t number) const {
     return To(absl::StrFormat("10.9.%d.%d", number / 250, number % 250 + 1).c_str());
   }
@@ -48,7 +48,7 @@ TEST_F(NeighbourLookupsTest, AThousandWaitersAskOnce) {
   EXPECT_EQ(timers_.pending(), 0u);
 }
 
-TEST_F(NeighbourLookupsTest, NobodyIsAnsweredFromWithinTheCall) {
+TEST_F(NeighbourLookupsTest, NoLookupIsAnsweredFromWithinTheCall) {
   Answer own;
   Answer group;
   Start(To("10.0.0.1"), own);
@@ -59,7 +59,7 @@ TEST_F(NeighbourLookupsTest, NobodyIsAnsweredFromWithinTheCall) {
   EXPECT_EQ(group, absl::OkStatus()) << "a group has its MAC by itself";
 }
 
-TEST_F(NeighbourLookupsTest, EachGivesUpInATimeOfItsOwn) {
+TEST_F(NeighbourLookupsTest, EachGivesUpInItsOwnTime) {
   Answer hasty;
   Answer patient;
   Start(To("10.0.0.2"), patient, kSecond * 10);
@@ -166,7 +166,7 @@ TEST_F(NeighbourLookupsTest, AHandlerMayCancelAndStartOthers) {
   EXPECT_EQ(started, absl::OkStatus());
 }
 
-TEST_F(NeighbourLookupsTest, TheEndAsksNobodyAndAnswersNobody) {
+TEST_F(NeighbourLookupsTest, TheEndSendsNoQuestionAndNoAnswer) {
   Answer silent;
   Answer known;
   Start(To("10.0.0.2"), silent);

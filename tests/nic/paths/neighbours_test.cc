@@ -33,16 +33,16 @@ class NeighboursTest : public PathsBed {
 TEST_F(NeighboursTest, DevicesOfOneDaemonKnowEachOther) {
   EXPECT_EQ(neighbours_.Find(To("10.0.0.1")).value().value(), device_.mac());
   EXPECT_EQ(neighbours_.Find(To("10.1.0.1")).value().value(), other_.mac());
-  EXPECT_EQ(neighbours_.Find(To("10.0.0.2")), std::nullopt) << "a stranger";
+  EXPECT_EQ(neighbours_.Find(To("10.0.0.2")), std::nullopt) << "an unknown host";
 }
 
-TEST_F(NeighboursTest, AnAddressInAnotherVlanIsAStrangers) {
+TEST_F(NeighboursTest, AnAddressInAnotherVlanIsAnotherHosts) {
   EXPECT_EQ(neighbours_.Find(To("10.7.0.1")), std::nullopt);
   const PathKey tagged{&device_, 7, Ip("10.7.0.1"), Ip("10.7.0.1")};
   EXPECT_EQ(neighbours_.Find(tagged).value().value(), device_.mac());
 }
 
-TEST_F(NeighboursTest, OnAWireNobodyIsAskedFor) {
+TEST_F(NeighboursTest, OnAWireTheKernelIsNotAsked) {
   device_.wire_number = 0;
   EXPECT_TRUE(absl::IsDeadlineExceeded(neighbours_.Find(To("10.1.0.1")).value().status()));
   EXPECT_EQ(neighbours_.Find(To("10.0.0.1")).value().value(), device_.mac());
@@ -52,7 +52,7 @@ TEST_F(NeighboursTest, OnAWireNobodyIsAskedFor) {
   EXPECT_EQ(neighbours_.Find(To("10.1.0.1")).value().value(), other_.mac());
 }
 
-TEST_F(NeighboursTest, WithoutAnInterfaceNobodyCanBeAsked) {
+TEST_F(NeighboursTest, WithoutAnInterfaceTheKernelIsNotAsked) {
   device_.interfaces.clear();
   EXPECT_TRUE(absl::IsUnavailable(neighbours_.Find(To("10.0.0.2")).value().status()));
 }
@@ -123,7 +123,7 @@ TEST_F(NeighboursTest, ALongLookupHasTheKernelAskAgain) {
   EXPECT_TRUE(answer);
 }
 
-TEST_F(NeighboursTest, WithoutARouteNobodyIsAsked) {
+TEST_F(NeighboursTest, WithoutARouteTheKernelIsNotAsked) {
   kernel_.unreachable.insert(Ip("10.9.0.2"));
   EXPECT_TRUE(absl::IsUnavailable(FailureOf(To("10.9.0.2"))));
   EXPECT_TRUE(kernel_.probes.empty());
@@ -153,7 +153,7 @@ TEST_F(NeighboursTest, LinkLocalAddressesPassNoGateway) {
   EXPECT_TRUE(FailureOf({&device_, 0, Ip("fe80::1"), Ip("fe80::3")}).ok()) << "on link";
 }
 
-TEST_F(NeighboursTest, EachVlanHasNeighboursOfItsOwn) {
+TEST_F(NeighboursTest, EachVlanHasItsOwnNeighbours) {
   Know("10.7.0.2", 2, kVlanInterface);
   Answer answer;
   Resolve({&device_, 7, Ip("10.7.0.1"), Ip("10.7.0.2")}, answer);

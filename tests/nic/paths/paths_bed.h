@@ -152,7 +152,7 @@ class TestChannel final : public FrameChannel {
   }
   bool is_idle() const override { return sent.empty(); }
 
-  /// False: nobody takes it, or it is malformed.
+  /// False: the host has no receiver, or the frame is malformed.
   bool Bring(std::span<const uint8_t> frame) { return receiver_ && receiver_(frame); }
   std::vector<Bytes> TakeSent() { return std::exchange(sent, {}); }
 
@@ -189,7 +189,7 @@ class PathsBed : public testing::Test {
   TestDevice device_{0, {Address("10.0.0.1/24"), Address("10.7.0.1/24", 7), Address("fd00::1/64")}};
   TestDevice other_{1, {Address("10.1.0.1/24")}};
   std::vector<FollowedPath> moved_;
-  TestChannel channel_;  ///< Of the first device, if it is a host of its own.
+  TestChannel channel_;  ///< Of the first device, if it is its own host.
   Neighbours neighbours_{
       timers_, kernel_, {&device_, &other_}, [this](std::span<const FollowedPath> paths) {
         moved_.insert(moved_.end(), paths.begin(), paths.end());

@@ -7,7 +7,7 @@
 namespace uroce::nic {
 namespace {
 
-/// Two devices beside the kernel, then the ends of a wire, then a port that is a host of its own.
+/// Two devices beside the kernel, then the ends of a wire, then a port that is its own host.
 class SourceChoiceTest : public testing::Test {
  protected:
   SourceChoiceTest() {

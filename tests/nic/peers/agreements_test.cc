@@ -95,7 +95,7 @@ class AgreementsTest : public testing::Test {
     EXPECT_EQ(sent[0].mad.capabilities, kSelf);
     return sent[0].mad.transaction_id;
   }
-  /// The one change that live queue pairs were told of; nothing: none.
+  /// The one change of live queue pairs; nothing: none.
   std::optional<bool> Told() {
     Change change;
     if (!agreements_.PollChange(change)) return std::nullopt;
@@ -177,7 +177,7 @@ TEST_F(AgreementsTest, PeerThatRefusesIsAskedOnceAMinute) {
   EXPECT_LE(Questions(), 2u);
 }
 
-// Whoever connects again and again does not have a standard peer flooded.
+// A program that connects again and again does not cause a flood of questions to a standard peer.
 TEST_F(AgreementsTest, ConnectionsThatComeAndGoDoNotMakeManyQuestions) {
   for (int ms = 0; ms < 60'000; ms += 10) {
     At(ms);
@@ -233,7 +233,7 @@ TEST_F(AgreementsTest, LateAnswerStillCounts) {
   EXPECT_EQ(Told(), true);
 }
 
-TEST_F(AgreementsTest, PeerThatStartedAnewWithoutItIsBelieved) {
+TEST_F(AgreementsTest, RestartedPeerWithoutItIsBelieved) {
   const Holder holder = Agreed();
   At(2000);
   HearAnswer(Asked(), kPeerWithout);
@@ -242,7 +242,7 @@ TEST_F(AgreementsTest, PeerThatStartedAnewWithoutItIsBelieved) {
   EXPECT_EQ(holder->restarts, 1u);
 }
 
-TEST_F(AgreementsTest, NewConnectionHasAPeerAskedThatMayHaveStartedAnew) {
+TEST_F(AgreementsTest, NewConnectionHasAPeerAskedThatMayHaveRestarted) {
   const Holder first = Agreed();
   At(1500);
   const Holder second = Use();
@@ -250,7 +250,7 @@ TEST_F(AgreementsTest, NewConnectionHasAPeerAskedThatMayHaveStartedAnew) {
   EXPECT_FALSE(second->selective_repeat());
 }
 
-TEST_F(AgreementsTest, QuestionOfAPeerThatStartedAnewHasItAsked) {
+TEST_F(AgreementsTest, QuestionOfARestartedPeerHasItAsked) {
   const Holder holder = Use();
   HearAnswer(Asked(), kPeerWithout);
   At(5000);
@@ -268,7 +268,7 @@ TEST_F(AgreementsTest, QuestionOfAPeerThatStartedAnewHasItAsked) {
 TEST_F(AgreementsTest, WhatIsOldIsNotBelieved) {
   Agreed().reset();
   At(4001);
-  EXPECT_EQ(Questions(), 0u) << "nobody uses the path";
+  EXPECT_EQ(Questions(), 0u) << "no queue pair uses the path";
   const Holder holder = Use();
   EXPECT_FALSE(holder->selective_repeat());
   HearAnswer(Asked(), kPeer);
@@ -298,10 +298,10 @@ TEST_F(AgreementsTest, AnswerTellsWhatTheDeviceKnows) {
             (CapabilitiesMad{
                 .method = MadMethod::kGetResponse, .transaction_id = 99, .capabilities = kSelf}));
   EXPECT_EQ(sent[1].mad.capabilities.features, 0u) << "switched off there";
-  EXPECT_EQ(agreements_.size(), 0u) << "a stranger makes no record";
+  EXPECT_EQ(agreements_.size(), 0u) << "a question alone makes no record";
 }
 
-TEST_F(AgreementsTest, AnswerThatNobodyAskedForSaysNothing) {
+TEST_F(AgreementsTest, UnexpectedAnswerSaysNothing) {
   const Holder holder = Use();
   const uint64_t asked = Asked();
   HearAnswer(asked + 2, kPeer);

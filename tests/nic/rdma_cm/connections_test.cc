@@ -128,9 +128,9 @@ TEST_F(ConnectionsTest, RequestsThatWereNotShownGoWithTheirListener) {
 TEST_F(ConnectionsTest, OfAnotherProgramNothingIsFound) {
   Listen();
   const Pair pair = Request();
-  const Program stranger(net[1]);
-  EXPECT_EQ(stranger.client->Accept(pair.passive, WithQpn(1)), Result::kNoSuchId);
-  EXPECT_EQ(stranger.client->Destroy(pair.passive), Result::kNoSuchId);
+  const Program other(net[1]);
+  EXPECT_EQ(other.client->Accept(pair.passive, WithQpn(1)), Result::kNoSuchId);
+  EXPECT_EQ(other.client->Destroy(pair.passive), Result::kNoSuchId);
 }
 
 TEST_F(ConnectionsTest, CallsInTheWrongStateChangeNothing) {
@@ -321,7 +321,7 @@ TEST_F(ConnectionsTest, ADeviceThatSendsNothingHoldsUpNoOther) {
   ASSERT_EQ(client.client->ResolveRoute(id), Result::kOk);
   ASSERT_EQ(client.client->Connect(id, WithQpn(9)), Result::kOk);
   net.Run();
-  EXPECT_EQ(client.Find(EventKind::kRejected).value().id, id) << "nobody listens there";
+  EXPECT_EQ(client.Find(EventKind::kRejected).value().id, id) << "no program listens there";
   EXPECT_TRUE(net[0].service->has_farewells());
   net[0].full_device.reset();
   net.Run(kMs * 2);

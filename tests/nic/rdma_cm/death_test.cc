@@ -142,8 +142,8 @@ TEST_F(DeathTest, ADeviceThatGoesIsToldToAllThatIsOnIt) {
 TEST_F(DeathTest, ADeviceThatGoesEndsWhatIsLookedForThere) {
   const EndpointId id = client.Create();
   const SocketAddress from{.address = Ip(1)};
-  const SocketAddress nobody{.address = Ip(150), .port = kPort};
-  ASSERT_EQ(client.client->ResolveAddress(id, &from, nobody, kMs * 100), Result::kOk);
+  const SocketAddress absent{.address = Ip(150), .port = kPort};
+  ASSERT_EQ(client.client->ResolveAddress(id, &from, absent, kMs * 100), Result::kOk);
   net[0].service->OnDeviceGone(0);
   EXPECT_EQ(client.Take(EventKind::kDeviceRemoval).id, id);
   net.Run(kMs * 1000);

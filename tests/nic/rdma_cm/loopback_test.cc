@@ -7,7 +7,7 @@
 namespace uroce::nic::rdma_cm {
 namespace {
 
-/// Two programs of the first host, and a stranger on the second.
+/// Two programs of the first host, and a program on the second host.
 class LoopbackTest : public testing::Test {
  protected:
   static EndpointId Listen(const Program& program, const Gid& address,
@@ -43,7 +43,7 @@ class LoopbackTest : public testing::Test {
   Network net;
   Program server{net[0]};
   Program client{net[0]};
-  Program stranger{net[1]};
+  Program remote{net[1]};
   uint32_t last_qpn = 0x100;
 };
 
@@ -61,7 +61,7 @@ TEST_F(LoopbackTest, ItIsBoundWithoutADevice) {
   }
 }
 
-TEST_F(LoopbackTest, ItReachesWhoeverListensOnThisHost) {
+TEST_F(LoopbackTest, ItReachesTheListenerOnThisHost) {
   for (const Gid& at : {kLoopback, Ip(1), AnyIp(), Gid()}) {
     for (const Gid& to : {kLoopback, AnyIp()}) {
       const EndpointId listener = Listen(server, at);
@@ -74,7 +74,7 @@ TEST_F(LoopbackTest, ItReachesWhoeverListensOnThisHost) {
   }
 }
 
-TEST_F(LoopbackTest, ItsIpv6ReachesWhoeverListensAtIpv6) {
+TEST_F(LoopbackTest, ItsIpv6ReachesTheListenerAtIpv6) {
   for (const Gid& at : {kLoopback6, Ip6(1), Gid()}) {
     const EndpointId listener = Listen(server, at);
     ConnectTo(client, kLoopback6);
@@ -93,8 +93,8 @@ TEST_F(LoopbackTest, WhoListensThereIsReachedAtTheAddressesOfDevicesToo) {
 
 TEST_F(LoopbackTest, WhoListensThereIsNotReachedFromOtherHosts) {
   Listen(server, kLoopback);
-  ConnectTo(stranger, Ip(1));
-  EXPECT_EQ(stranger.Take(EventKind::kRejected).status, 28);
+  ConnectTo(remote, Ip(1));
+  EXPECT_EQ(remote.Take(EventKind::kRejected).status, 28);
   EXPECT_TRUE(server.events.empty());
 }
 
@@ -102,8 +102,8 @@ TEST_F(LoopbackTest, ServicesOfDatagramsAreReachedAndHiddenLikewise) {
   Listen(server, kLoopback, wire::PortSpace::kUdp, IBV_QPT_UD);
   ConnectTo(client, kLoopback, wire::PortSpace::kUdp, IBV_QPT_UD);
   server.Take(EventKind::kConnectRequest);
-  ConnectTo(stranger, Ip(1), wire::PortSpace::kUdp, IBV_QPT_UD);
-  stranger.Take(EventKind::kUnreachable);
+  ConnectTo(remote, Ip(1), wire::PortSpace::kUdp, IBV_QPT_UD);
+  remote.Take(EventKind::kUnreachable);
   EXPECT_TRUE(server.events.empty());
 }
 
@@ -119,7 +119,7 @@ TEST_F(LoopbackTest, BothEndsHaveTheAddressesOfDevicesOnceTheyAreKnown) {
   EXPECT_EQ(Query(server, passive).device, 0u);
 }
 
-TEST_F(LoopbackTest, NobodyThereIsARefusalAsAnywhere) {
+TEST_F(LoopbackTest, WithoutAListenerItIsRefusedAsAnywhere) {
   ConnectTo(client, kLoopback);
   EXPECT_EQ(client.Take(EventKind::kRejected).status, 8);
 }

@@ -191,7 +191,7 @@ inline Result Host::ChooseSource(uint32_t, const Gid& destination, uint32_t, Att
   return Result::kOk;
 }
 
-// Nobody answers beyond 10.0.0.99.
+// No host answers beyond 10.0.0.99.
 inline Environment::LookupId Host::FindNeighbour(const Attachment&, const Gid& destination,
                                                  uint32_t, Nanos timeout, LookupHandler handler) {
   const bool answers = destination.bytes[15] < 100;

@@ -111,7 +111,7 @@ TEST(ConfigChangeTest, NicsAreKnownByTheirNames) {
   EXPECT_EQ(CheckChange(now, other_ends).message().find("a: a wire or switch changes"), 0u);
 }
 
-TEST(ConfigChangeTest, OneNicOfAWireOrSwitchHasKeysOfItsOwn) {
+TEST(ConfigChangeTest, OneNicOfAWireOrSwitchHasItsOwnKeys) {
   const Config config = Read(
       "[[wire]]\na = \"10.0.0.1/24\"\nb = \"10.0.0.2/24\"\nrate = \"2G\"\n\"b.rate\" = \"1G\"\n"
       "\"b.cc\" = \"delay\"\n"

@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--switch=name=a", "--switch=name=a"}, {"--switch", "\"a\"", "twice"}},
         BadFlags{{"--switch=ip=nonsense"}, {"--switch", "nonsense"}},
         BadFlags{{"--wire-interfaces", "--port=name=a,dev=net_null0"}, {"wire", "--switch"}},
-        BadFlags{{"--fault=nobody:drop=0.1"}, {"--fault", "nobody"}}));
+        BadFlags{{"--fault=absent:drop=0.1"}, {"--fault", "absent"}}));
 
 TEST(ConfigTest, FileTakesKeysAsFlagsSpellThem) {
   const absl::StatusOr<Config> config = FromFile(R"(

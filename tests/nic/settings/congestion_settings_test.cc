@@ -38,7 +38,7 @@ TEST(PortCongestionTest, CongestionControlOfASwitchIsThatOfItsNics) {
   EXPECT_EQ(CongestionOf(config->devices[2]).profile, congestion::Profile::kDelay);
 }
 
-TEST(PortCongestionTest, APriorityMayHaveAProfileOfItsOwn) {
+TEST(PortCongestionTest, APriorityMayHaveItsOwnProfile) {
   using congestion::Profile;
   const absl::StatusOr<Config> config =
       FromFlags({"--port=name=a,dev=net_null0,cc.3=delay,cc.5=off,cc=dcqcn-mlx,cc.rpg_gd=12"});

@@ -41,7 +41,7 @@ const DeviceConfig& Nic(const Config& config, const std::string& name) {
   return config.devices.front();
 }
 
-TEST(PortAdditionTest, PortsOfOurOwnAreRead) {
+TEST(PortAdditionTest, PortsOfOurDriversAreRead) {
   for (const char* const place : {"udp=192.0.2.7", "iface=lo",
                                   "dev=net_memif0;role=client;socket=/run/m.sock,ip=10.9.0.1/24"}) {
     const auto addition =
@@ -56,7 +56,7 @@ TEST(PortAdditionTest, PortsOfOurOwnAreRead) {
   }
 }
 
-TEST(PortAdditionTest, AWireHasTwoNicsAndANumberOfItsOwn) {
+TEST(PortAdditionTest, AWireHasTwoNicsAndItsOwnNumber) {
   const auto addition =
       ParsePortAddition("wire", "left=10.4.0.1/24,right=10.4.0.2/24,left.rate=5G", Present());
   ASSERT_TRUE(addition.ok()) << addition.status();

@@ -11,7 +11,7 @@
 namespace uroce::nic {
 namespace {
 
-TEST(SwitchSettingsTest, SwitchMayHaveAddressesOfItsOwnAndLinksToOthers) {
+TEST(SwitchSettingsTest, SwitchMayHaveItsOwnAddressesAndLinksToOthers) {
   const absl::StatusOr<Config> config = FromFlags(
       {"--switch", "name=leaf,ports=2,rate=10G,ip=10.1.0.255/16,link=spine+spine,link-rate=40G",
        "--switch", "name=spine,ports=0"});

@@ -40,7 +40,7 @@ TEST_F(UcmaTest, AnswersWithoutRoomAreRefusedAndNothingIsDone) {
   EXPECT_EQ(client.files().id_count(), 0u);
 }
 
-TEST_F(UcmaTest, IdsOfNobodyAndOfOtherFilesAreToldApart) {
+TEST_F(UcmaTest, UnknownIdsAndIdsOfOtherFilesAreToldApart) {
   constexpr FileId kOtherFile{2};
   client.files().Open(kOtherFile);
   const uint32_t id = client.CreateId(1);

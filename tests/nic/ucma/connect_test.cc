@@ -131,7 +131,7 @@ TEST_F(UcmaTest, QueuePairsGetTheirAttributesForEachState) {
             EINVAL);
 }
 
-TEST_F(UcmaTest, AMembershipHasANumberAndAUidOfItsOwn) {
+TEST_F(UcmaTest, AMembershipHasItsOwnNumberAndUid) {
   const uint32_t id = client.CreateId(1, RDMA_PS_UDP);
   ASSERT_EQ(client.Bind(id, Address(1, 0)), 0);
   rdma_ucm_join_mcast join{};

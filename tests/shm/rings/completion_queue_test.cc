@@ -327,7 +327,7 @@ TEST_F(ArmingTest, UnknownValuesMakeNoRecord) {
   EXPECT_FALSE(TakeArming(page_, true));
 }
 
-// Arm, poll again, then wait: with a lost record the program would wait for ever.
+// Arm, poll again, then wait: with a lost record the program would wait without end.
 TEST_F(ArmingTest, ACompletionIsPolledAfterArmingOrMakesARecord) {
   uint32_t records = 0;
   PassOneByOne(

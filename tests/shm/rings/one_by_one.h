@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completions that go from one thread to another, each after the one before it was polled: if a
-// wake-up is lost, both wait for ever.
+// wake-up is lost, both wait without end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -95,7 +95,7 @@ std::string Attempt::JudgeOutcome(uint64_t& busy) const {
   if (!active.destroyed) return "the active program never ended";
   if (any([](const End& end) { return !end.destroyed; })) return "a passive program never ended";
   const auto unheard = [](const End& end) { return end.unreachable || end.timed_out; };
-  if (unheard(active) || any(unheard)) return "unreachable, and nobody died";
+  if (unheard(active) || any(unheard)) return "unreachable, and no host died";
   if (active.established) {
     if (!any([](const End& end) { return end.accepted && !end.was_rejected; })) {
       return "established at the active side alone";
@@ -103,7 +103,7 @@ std::string Attempt::JudgeOutcome(uint64_t& busy) const {
   }
   const auto ends_it = [](const End& end) { return end.leaves || end.rejected; };
   const bool told = active.disconnected || any([](const End& end) { return end.disconnected; });
-  if (told && !ends_it(active) && !any(ends_it)) return "disconnected, and nobody did";
+  if (told && !ends_it(active) && !any(ends_it)) return "disconnected, and no end did it";
   if (!active.was_rejected) return "";
   if (active.established) return "rejected and established";
   if (active.reason == ReasonOf(RejReason::kInvalidServiceId)) {
@@ -112,7 +112,7 @@ std::string Attempt::JudgeOutcome(uint64_t& busy) const {
   if (claims && active.reason == ReasonOf(RejReason::kStale)) return "";
   if (active.reason != ReasonOf(RejReason::kConsumerDefined)) return "rejected for no reason";
   if (any([](const End& end) { return end.rejected || end.destroyed; })) return "";
-  if (busy == 0) return "rejected, and nobody did";
+  if (busy == 0) return "rejected, and no end did it";
   --busy;
   return "";
 }

@@ -22,9 +22,9 @@ struct End {
   // What the program did.
   bool accepted = false;
   bool rejected = false;
-  bool established = false;  ///< It sent the RTU, or was told of it.
+  bool established = false;  ///< It sent the RTU, or received it.
   bool destroyed = false;
-  bool leaves = false;  ///< Disconnected or destroyed it before it was told of an end.
+  bool leaves = false;  ///< Disconnected or destroyed it before it learned of an end.
   // Which events the program got.
   bool replied = false;
   bool was_rejected = false;

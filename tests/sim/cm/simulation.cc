@@ -19,7 +19,7 @@ using wire::PortSpace;
 // No good run takes nearly as long: sixteen transmissions of a REQ take 98 s.
 constexpr Nanos kLongestRun{2'000'000'000'000};
 constexpr uint16_t kPort = 7174;
-constexpr uint16_t kNobodysPort = 7175;
+constexpr uint16_t kUnusedPort = 7175;
 constexpr uint32_t kFirstQpn = 0x10;
 constexpr uint32_t kRepeatedQpns = 30;
 /// The parts of a run draw from their own seeds, so that leaving one out does not change the
@@ -254,7 +254,7 @@ void Simulation::OnProgram(const Action& action) {
 void Simulation::Connect(uint32_t index, uint32_t number) {
   Node& node = nodes_[index];
   Attempt& attempt = *attempts_[number];
-  const uint16_t port = attempt.has_listener ? kPort : kNobodysPort;
+  const uint16_t port = attempt.has_listener ? kPort : kUnusedPort;
   CommId id;
   const Result result = node.manager->Connect(
       {.route = RouteTo(index, attempt.target),
@@ -334,7 +334,7 @@ void Simulation::OnEvent(uint32_t index, const Event& event) {
     return Plan(After(100), index, Do::kDestroy, event.id);
   }
   const auto found = node.ends.find(event.id);
-  if (found == node.ends.end()) return Fail("an event of an id that nobody has");
+  if (found == node.ends.end()) return Fail("an event of an unknown id");
   OnEndEvent(index, *found->second, event);
 }
 
@@ -343,7 +343,7 @@ void Simulation::OnRequest(uint32_t index, const Event& event) {
   const auto& req = std::get<wire::CmReq>(event.message.body);
   const uint32_t from = event.route.remote.bytes[15] - 1u;
   const auto wanted = by_request_.find({from, req.local_comm_id});
-  if (wanted == by_request_.end()) return Fail("a request that nobody made");
+  if (wanted == by_request_.end()) return Fail("a request that no end made");
   End end{.node = index, .id = event.id};
   Attempt& attempt = *attempts_[wanted->second];
   // Ends of an attempt must not move in memory: `passive` has room for all there will be.

@@ -14,7 +14,7 @@ using wire::PortSpace;
 constexpr Nanos kLongestRun{2'000'000'000'000};
 constexpr Nanos kResolveTime{2'000'000'000};
 constexpr uint16_t kPort = 7174;
-constexpr uint16_t kNobodysPort = 7175;
+constexpr uint16_t kUnusedPort = 7175;
 constexpr uint32_t kPrograms = 3;  // On each host.
 constexpr uint32_t kServer = 0;    // The program that listens.
 constexpr uint32_t kFirstQpn = 0x10;
@@ -104,7 +104,7 @@ void Simulation::PlanAttempts() {
     attempt->history.active.node = place.node;
     attempt->history.active.active = true;
     attempt->is_datagram = random_.Happens(100);
-    attempt->is_nobodys = random_.Happens(20);
+    attempt->is_unreachable = random_.Happens(20);
     attempts_.push_back(std::move(attempt));
     Plan(After(kBusyMs), place, Do::kCreate, i);
   }
@@ -296,9 +296,9 @@ void Simulation::Create(const Action& action) {
   const PortSpace space = attempt.is_datagram ? PortSpace::kUdp : PortSpace::kTcp;
   const ibv_qp_type type = attempt.is_datagram ? IBV_QPT_UD : IBV_QPT_RC;
   if (client.Create(space, type, place.id) != Result::kOk) return Fail("create");
-  const uint32_t to = attempt.is_nobodys ? conditions_.nodes : attempt.history.target;
+  const uint32_t to = attempt.is_unreachable ? conditions_.nodes : attempt.history.target;
   const nic::rdma_cm::SocketAddress address{
-      .address = AddressOf(to), .port = attempt.history.has_listener ? kPort : kNobodysPort};
+      .address = AddressOf(to), .port = attempt.history.has_listener ? kPort : kUnusedPort};
   if (client.ResolveAddress(place.id, nullptr, address, kResolveTime) != Result::kOk) {
     return Fail("resolve");
   }
@@ -380,7 +380,7 @@ void Simulation::OnRequest(const Place& place, const Event& event) {
   if (program.client->Query(place.id, info) != Result::kOk) return;  // Its listener is gone.
   const auto wanted =
       by_queue_pair_.find({HostOf(info.remote.address), event.connection.qpn.value()});
-  if (wanted == by_queue_pair_.end()) return Fail("a request that nobody made");
+  if (wanted == by_queue_pair_.end()) return Fail("a request that no end made");
   std::vector<cm::End>& passive = attempts_[wanted->second]->history.passive;
   // Ends of an attempt must not move in memory: `passive` has room for all there will be.
   if (passive.capacity() == 0) passive.reserve(32);
@@ -421,7 +421,7 @@ void Simulation::OnDatagramEvent(const Place& place, const Event& event) {
   if (event.kind == EventKind::kEstablished) ++summary_.services_found;
   const bool is_its = event.kind == EventKind::kEstablished ||
                       event.kind == EventKind::kUnreachable || event.kind == EventKind::kRejected;
-  if (!is_its) return Fail("an event of an id that nobody has");
+  if (!is_its) return Fail("an event of an unknown id");
   Plan(After(100), place, Do::kDestroy);
 }
 

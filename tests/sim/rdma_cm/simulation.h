@@ -88,8 +88,8 @@ class Simulation {
   struct Attempt {
     cm::Attempt history;
     bool is_datagram = false;
-    bool is_nobodys = false;     ///< Goes to an address that no host has.
-    bool is_connection = false;  ///< It has got as far as a REQ.
+    bool is_unreachable = false;  ///< Goes to an address that no host has.
+    bool is_connection = false;   ///< It has got as far as a REQ.
   };
 
   // ---- the plan ----

@@ -88,7 +88,7 @@ TEST_F(CaptureOutputTest, NewFileOfSudoIsItsCallers) {
   EXPECT_EQ(info.st_uid, 0u);
 }
 
-TEST_F(CaptureOutputTest, OldFileIsWrittenAnewWithTheRightsItHad) {
+TEST_F(CaptureOutputTest, OldFileIsWrittenAgainWithTheRightsItHad) {
   std::ofstream(Path("file")) << "what was there before";
   chmod(Path("file").c_str(), 0640);
   auto output = CaptureOutput::Open(Path("file"), false, 0);

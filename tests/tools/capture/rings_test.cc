@@ -237,7 +237,7 @@ TEST_F(CaptureRingsTest, TheRestComesWhenTheCaptureHasEnded) {
   EXPECT_EQ(TakeAll(), (Times{kNow + 5, kNow + 10}));
 }
 
-TEST_F(CaptureRingsTest, OneRingWaitsForNobody) {
+TEST_F(CaptureRingsTest, OneRingWaitsForNoOther) {
   Publish(0, kNow + 10);
   CaptureRings one({RingOf(0)});
   capture::CapturedFrame frame;

@@ -226,7 +226,7 @@ TEST_F(DumpClientTest, ADaemonThatEndedIsNotOneThatWasNeverThere) {
     EXPECT_EQ(client.Fetch(UROCE_DUMP_QP).value(), "{}");
     EXPECT_EQ(client.Fetch(UROCE_DUMP_QP).value(), "{ }");
     EXPECT_FALSE(client.HasEnded());
-    client.Await(0.001);  // Not for ever.
+    client.Await(0.001);  // Returns before an event.
     // The daemon takes one more request, and dies of it.
     ExpectEnded(client.Fetch(UROCE_DUMP_QP));
   }

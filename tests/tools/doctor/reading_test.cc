@@ -159,7 +159,7 @@ TEST(DoctorReadingTest, AddressesWithTwoSignsAreSharedByTheHoldersOfTheSigns) {
   EXPECT_THAT(shared[0].holders, ElementsAre(SocketHolder{8, "uroced"}, SocketHolder{9, "uroced"}));
 }
 
-TEST(DoctorReadingTest, AddressesWithSignsOfTheirOwnAreNotShared) {
+TEST(DoctorReadingTest, AddressesWithTheirOwnSignsAreNotShared) {
   FixtureTree tree;
   tree.Write("/proc/net/unix", "head\n" + UnixSocket("41", "@uroced/address/2/192.0.2.1/0") +
                                    UnixSocket("42", "@uroced/address/2/192.0.2.2/0"));

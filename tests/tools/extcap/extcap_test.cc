@@ -54,7 +54,7 @@ TEST(ExtcapFoldersTest, BothSpellingsOfTsharkAreRead) {
   EXPECT_EQ(later.personal, "/h/u/extcap");
 }
 
-TEST(ExtcapFoldersTest, DissectorsHaveFoldersOfTheirOwn) {
+TEST(ExtcapFoldersTest, DissectorsHaveTheirOwnFolders) {
   const ExtcapFolders folders = ParseExtcapFolders(
       "Personal Plugins:\t/h/u/plugins/4.0\nPersonal Lua Plugins:\t/h/u/plugins\n"
       "Global Lua Plugins:\t/usr/lib/plugins\n");

@@ -28,7 +28,7 @@ TEST(RatesTest, ChangesArePerIntervalAndRatesPerSecond) {
             "a       rcv_bytes  500000000  2 Gb/s\n");
 }
 
-TEST(RatesTest, CountersOfADaemonStartedAnewCountFromZero) {
+TEST(RatesTest, CountersOfARestartedDaemonCountFromZero) {
   EXPECT_EQ(Rates(Dump("a", R"("packets": 100)"), Dump("a", R"("packets": 30)"), 1),
             "1.0 s\ndevice  counter  change  rate\na       packets      30  30 /s\n");
 }
@@ -112,7 +112,7 @@ TEST(TopTest, QueuePairsOfAProgramAreAddedUp) {
   EXPECT_NE(text.find("16 kb/s"), std::string::npos) << text;
 }
 
-TEST(TopTest, ANumberThatWasMadeAnewCountsFromZero) {
+TEST(TopTest, ANumberThatIsUsedAgainCountsFromZero) {
   const std::string text = Top(Dump(QueuePair(1, 17, 9000, 0)), Dump(QueuePair(1, 17, 1000, 0)), 1);
   EXPECT_NE(text.find("8 kb/s"), std::string::npos) << text;
 }

@@ -126,7 +126,7 @@ TEST_F(ForkTest, ProtectionIsInherited) {
             0);
 }
 
-TEST_F(ForkTest, TheChildMayRegisterWithADaemonOfItsOwn) {
+TEST_F(ForkTest, TheChildMayRegisterWithItsOwnDaemon) {
   EXPECT_EQ(InFork([this] {
               FakeDaemon& daemon = FakeDaemon::Make();
               MemoryRegistration mr = {};
@@ -138,7 +138,7 @@ TEST_F(ForkTest, TheChildMayRegisterWithADaemonOfItsOwn) {
   EXPECT_EQ(pages_[0], 'p');
 }
 
-// What a child does with its parent's region must not disturb regions of its own.
+// What a child does with its parent's region must not disturb its own regions.
 TEST_F(ForkTest, TheChildMayEndItsParentsRegion) {
   EXPECT_EQ(InFork([this] {
               FakeDaemon& daemon = FakeDaemon::Make();
@@ -169,7 +169,8 @@ TEST_F(ForkTest, AGrandchildHasItsOwnToo) {
             0);
 }
 
-// Registrations, writes and forks at the same time: nobody hangs, nobody's bytes reach another.
+// Registrations, writes and forks at the same time: no process hangs, and no bytes reach another
+// process.
 TEST_F(ForkTest, ForksAmongRegistrationsAndWriters) {
   std::atomic<bool> stop = false;
   std::thread registrar([&] {

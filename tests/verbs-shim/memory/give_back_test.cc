@@ -419,7 +419,7 @@ int SeeWithoutPrivilege(uint8_t* pages) {
   if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) return __LINE__;
   if (prctl(PR_SET_DUMPABLE, 1) != 0) return __LINE__;
   FakeDaemon& daemon = FakeDaemon::Make();
-  if (ProbeFaultSupport(-1).kernel_mode) return 0;  // Whoever may do so needs no privilege.
+  if (ProbeFaultSupport(-1).kernel_mode) return 0;  // This process needs no privilege for it.
   MemoryRegistration all = {}, small = {};
   const auto address = reinterpret_cast<uint64_t>(pages);
   std::atomic<bool> stop = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that somebody has pinned stay at their place, whether the kernel counts them or not.
+// Pinned pages stay at their place, whether the kernel counts them or not.
 #include "verbs-shim/memory/pins.h"
 
 #include <fcntl.h>
@@ -127,7 +127,7 @@ class PinsTest : public testing::Test {
   uint8_t* pages_ = nullptr;
 };
 
-TEST_F(PinsTest, PagesThatNobodyCountsStayToo) {
+TEST_F(PinsTest, PagesThatTheKernelDoesNotCountStayToo) {
   const XdpPin pin(pages_ + kPageBytes, kPageBytes);
   if (!pin.is_held()) GTEST_SKIP() << "no AF_XDP here (CAP_NET_RAW)";
   EXPECT_FALSE(HasCountedPins());
@@ -180,7 +180,7 @@ TEST_F(PinsTest, APinInALaterChunkLeavesAllPagesPrivate) {
   UnmapPages(pages, kLong);
 }
 
-// Whoever pins registered memory has pinned the segment's pages.
+// A program that pins registered memory has pinned the segment's pages.
 TEST_F(PinsTest, MemoryThatWasRegisteredBeforeStaysASegments) {
   Register(pages_, kBytes);
   {
@@ -213,7 +213,7 @@ TEST_F(PinsTest, SegmentsOfMemoryThatIsGoneDoNotPileUp) {
   EXPECT_LT(daemon_.segment_count(), 200u);
 }
 
-// Pages that a fork child shares cannot be moved either, but nobody has pinned them.
+// Pages that a fork child shares cannot be moved either, but they are not pinned.
 TEST_F(PinsTest, PagesThatAForkChildHasAreReplaced) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

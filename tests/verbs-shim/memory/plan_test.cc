@@ -278,7 +278,7 @@ TEST_F(PlanTest, PagesBehindALiveSegmentsEndAreSwappedAgain) {
   EXPECT_EQ(PlanOf(0x12000, 0x15000), "l@12000+1000#3:2000 s@13000+2000[13000-15000]");
 }
 
-// Each has flags of its own, which are to come back.
+// Each has its own flags, which are to come back.
 TEST_F(PlanTest, ASwapIsOfOneMapping) {
   Map(0x10000, 0x11000, "rw-p");
   Map(0x11000, 0x12000, "rw-p", "00000000 00:00 0     [anon:name]");

@@ -426,7 +426,7 @@ class Pin {
   bool is_held_;
 };
 
-// Whoever has pinned them goes on using these pages, whatever is mapped there.
+// A process that has pinned pages continues to use them, whatever is mapped there.
 TEST_F(RegistrationTest, WhilePagesArePinnedNoneAreReplaced) {
   EXPECT_FALSE(HasCountedPins());
   uint8_t* pages = MapPages(4);

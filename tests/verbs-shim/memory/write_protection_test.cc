@@ -313,7 +313,7 @@ int EndOf(Work work) {
   return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// By default, and also when it is ignored, a fault ends the program; a signal that somebody sent
+// By default, and also when it is ignored, a fault ends the program; a signal that a process sent
 // only by default.
 TEST_F(WriteWindowTest, WithoutAHandlerASignalHasItsUsualEnd) {
   const auto fault = [this] {
@@ -355,7 +355,7 @@ TEST_F(WriteWindowTest, AChildThatSharesTheMemoryWaits) {
   EXPECT_EQ(pages_[0], 6);
 }
 
-// clone(2) runs no handler of pthread_atfork, and copies a window that nobody closes there.
+// clone(2) runs no handler of pthread_atfork, and copies a window that no thread closes there.
 TEST_F(WriteWindowTest, AChildOfAnOpenWindowWritesToItsOwnPages) {
   Open();
   const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));

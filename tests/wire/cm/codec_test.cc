@@ -106,7 +106,7 @@ TEST(CmCodecTest, ASenderWithoutANumberIsRefusedButInARej) {
 }
 
 // [cm.mad.ids]
-TEST(CmCodecTest, AnAnswerToNobodyIsRefused) {
+TEST(CmCodecTest, AnAnswerWithoutAnIdIsRefused) {
   EXPECT_EQ(Decoded(EncodeCm({.body = CmDreq{.local_comm_id = CommId(5)}})),
             CmDecodeResult::kZeroCommId);
   EXPECT_EQ(Decoded(EncodeCm({.body = CmRep{.local_comm_id = CommId(5)}})),

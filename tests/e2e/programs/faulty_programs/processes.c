@@ -18,7 +18,7 @@
 
 #define THREADS 4
 
-/* A fork that no library is told of: the child has all of its parent's fds. */
+/* A fork that no library notices: the child has all of its parent's fds. */
 static void leaves_a_child_with_its_sockets(struct mu_pair* pair) {
   mu_post_write(pair);
   const long child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
@@ -49,7 +49,7 @@ static void becomes_another_program(struct mu_pair* pair) {
 }
 
 /* As a program that makes itself a service does. The library finds out, and touches no file that
- * now has the number of one of its own. */
+ * now has the number of an fd that was the library's. */
 static void closes_all_fds(struct mu_pair* pair) {
   close_range(3, ~0u, 0);
   char path[] = "/tmp/faulty-XXXXXX";
@@ -75,7 +75,7 @@ static void closes_all_fds(struct mu_pair* pair) {
   vc_die(&pair->a, "a command without a socket succeeded");
 }
 
-static void* post_for_ever(void* argument) {
+static void* keep_posting(void* argument) {
   struct mu_pair* pair = argument;
   struct ibv_wc wc;
   for (;;) {
@@ -89,7 +89,7 @@ static void* post_for_ever(void* argument) {
 static void ends_while_others_post(struct mu_pair* pair) {
   for (int i = 0; i < THREADS; ++i) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, post_for_ever, pair)) vc_die(&pair->a, "no thread");
+    if (pthread_create(&thread, NULL, keep_posting, pair)) vc_die(&pair->a, "no thread");
   }
   usleep(50000);
   exit(0);

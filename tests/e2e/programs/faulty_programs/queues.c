@@ -53,7 +53,7 @@ static void replace_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
   make_queue_pair(side, cq);
 }
 
-/* Its queue pairs go to error, and the program is told; nobody else is concerned. */
+/* Its queue pairs go to error, and the program is told; no other program is concerned. */
 static void never_polls(struct mu_pair* pair) {
   struct ibv_cq* cq = ibv_create_cq(pair->a.context, 4, NULL, NULL, 0);
   replace_queue_pair(&pair->a, cq);
@@ -99,7 +99,7 @@ static int fill_channel(struct mu_pair* pair) {
   for (int count = 1;; ++count) {
     raise_event(pair);
     if (!come_soon(pair, count * RECORD_BYTES)) return count;
-    if (count == MOST_EVENTS) vc_die(&pair->a, "%d events that nobody reads", count);
+    if (count == MOST_EVENTS) vc_die(&pair->a, "%d unread events", count);
   }
 }
 
@@ -164,7 +164,7 @@ static void dies_with_a_full_channel(struct mu_pair* pair) {
   pause();
 }
 
-/* Memory that nobody gets: who touches it waits while this process lives. */
+/* A page that never comes: a thread that touches it waits while this process lives. */
 static void* stuck_page(const struct mu_pair* pair) {
   const int file = sf_open();
   if (file < 0) vc_die(&pair->a, "no FUSE: %s", strerror(errno));
@@ -177,7 +177,7 @@ static void* stuck_page(const struct mu_pair* pair) {
 static void await_waiters(const struct mu_pair* pair) {
   const time_t deadline = time(NULL) + pair->options.deadline_s;
   while (sf_waiters() == 0) {
-    if (time(NULL) > deadline) vc_die(&pair->a, "nobody reads the memory");
+    if (time(NULL) > deadline) vc_die(&pair->a, "no thread reads the memory");
     sched_yield();
   }
 }

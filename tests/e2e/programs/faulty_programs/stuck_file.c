@@ -107,7 +107,7 @@ static int open_at(const char* path) {
   struct stat status;
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   const int error = errno;
-  if (fd >= 0) fstat(fd, &status); /* The kernel learns the size when somebody asks for it. */
+  if (fd >= 0) fstat(fd, &status); /* The kernel learns the size when a process asks for it. */
   umount2(path, MNT_DETACH);
   errno = error;
   return fd;

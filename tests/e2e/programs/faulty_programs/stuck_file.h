@@ -5,11 +5,11 @@
 
 #define SF_BYTES (1 << 20)
 
-/* Mounts the file where nobody else sees it, and opens it. Whoever reads its bytes waits, and a
- * daemon that closes an fd of it too, for as long as this process lives: another one serves it, and
- * ends with this one. Needs root. -1: errno says why not. */
+/* Mounts the file where no other process sees it, and opens it. A process that reads its bytes
+ * waits, and a daemon that closes an fd of it too, for as long as this process lives: another
+ * process serves the file, and ends with this one. Needs root. -1: errno says why not. */
 int sf_open(void);
-/* How often somebody has begun to wait. */
+/* How often a process has begun to wait. */
 unsigned sf_waiters(void);
 
 #endif /* MISUSE_STUCK_FILE_H_ */

@@ -20,7 +20,7 @@ constexpr int kPatienceMs = 20'000;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint32_t kDeepest = 32'768;  // A ring of 2 MB.
 
-/// A page that does not come before Release(): whoever reads it waits.
+/// A page that does not come before Release(): a thread that reads it waits.
 class AbsentPage {
  public:
   AbsentPage()
@@ -41,7 +41,7 @@ class AbsentPage {
 
   bool is_absent() const { return is_absent_; }
   const void* get() const { return page_; }
-  /// Whether somebody waits for it.
+  /// Whether a thread waits for it.
   bool IsAwaited() const {
     pollfd waits{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     return poll(&waits, 1, kPatienceMs) == 1;
@@ -79,8 +79,8 @@ bool LeaveQueue(Program& program) {
 
 }  // namespace
 
-// A write to the file holds its lock while it waits for the bytes. The daemon that waits for the
-// lock serves nobody.
+// A write to the file holds its lock while it waits for the bytes. A daemon that waited for the
+// lock would serve no program.
 std::string LockArena(const std::string& socket_path) {
   Random random(1);
   Program program(socket_path, random);

@@ -37,7 +37,7 @@ size_t AnySize(Random& random) {
   return kSizes[Below(random, std::size(kSizes))];
 }
 
-std::vector<uint8_t> AnyBody(Random& random, size_t bytes) {
+std::vector<uint8_t> RandomBytes(Random& random, size_t bytes) {
   std::vector<uint8_t> body(bytes);
   for (size_t at = 0; at + 4 <= bytes; at += 4) {
     const auto word = static_cast<uint32_t>(Below(random, 3) == 0 ? random() : Below(random, 6));
@@ -69,7 +69,7 @@ void DrainAnswers(int socket) {
   while (recv(socket, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) continue;
 }
 
-/// A file of a kind that somebody might take for memory.
+/// A file of a kind that a program might take for memory.
 Fd AnyFile(Random& random) {
   switch (Below(random, 8)) {
     case 0:
@@ -112,7 +112,7 @@ std::vector<uint8_t> AnyLend(Random& random) {
   return bytes;
 }
 
-/// Changes files under the daemon's mappings: seals and sizes hold, or nobody minds.
+/// Changes files under the daemon's mappings: seals and sizes hold, or do not matter.
 void AttackSizes(const Program& program, Random& random) {
   std::vector<int> fds = {program.hello.fds.at(0).get()};
   for (const Fd& file : program.files) fds.push_back(file.get());
@@ -137,7 +137,8 @@ void AttackSizes(const Program& program, Random& random) {
 
 bool AttackCommands(Program& program, Random& random) {
   const auto command = static_cast<uint32_t>(Below(random, kCommands));
-  const nic::Answer answer = program.client.CallBytes(command, AnyBody(random, AnySize(random)));
+  const nic::Answer answer =
+      program.client.CallBytes(command, RandomBytes(random, AnySize(random)));
   if (answer.hung_up) return false;
   // Of the right size for one that takes a handle.
   const auto handle = static_cast<uint32_t>(Below(random, 8));
@@ -160,7 +161,7 @@ bool AttackFiles(Program& program, Random& random, int stuck_fd) {
       AttackSizes(program, random);
       return true;
     case 1: {
-      std::vector<uint8_t> bytes = AnyBody(random, 8 * Below(random, 200));
+      std::vector<uint8_t> bytes = RandomBytes(random, 8 * Below(random, 200));
       Send(program.client.socket_fd(), bytes, fds);
       DrainAnswers(program.client.socket_fd());
       return true;

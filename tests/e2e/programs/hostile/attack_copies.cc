@@ -62,7 +62,7 @@ void PostWrite(const Program& program, const QueuePair& queue_pair, uint32_t lke
 }
 
 /// The memory of a child that has ended since.
-Fd MemoryOfNobody() {
+Fd MemoryOfAnEndedProcess() {
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
@@ -79,11 +79,11 @@ Fd MemoryOfNobody() {
 }
 
 // Nothing would ever end what waits for it: frames of the worker, and the program's queue pairs.
-std::string LendMemoryOfNobody(const std::string& socket_path) {
+std::string LendMemoryOfAnEndedProcess(const std::string& socket_path) {
   Random random(1);
   Program program(socket_path, random);
   if (!program.Make()) return "the daemon does not serve\n";
-  const Fd memory = MemoryOfNobody();
+  const Fd memory = MemoryOfAnEndedProcess();
   if (!memory) return Failed("/proc/PID/mem of a child");
   const uint32_t key = RegisterCopied(program, memory).lkey;
   if (key == 0) return {};  // Refused.
@@ -95,7 +95,8 @@ std::string LendMemoryOfNobody(const std::string& socket_path) {
   return "queue pairs wait for a process that has ended\n";
 }
 
-/// Shows a file of this process's in /proc under the path of its memory, in namespaces of its own.
+/// Enters new namespaces, and shows there a file of this process in /proc under the path of its
+/// memory.
 Fd DisguiseAsMemory(const char* file) {
   prctl(PR_SET_DUMPABLE, 1);
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return {};
@@ -148,12 +149,13 @@ std::string LendFileBeforeMemory(const std::string& socket_path) {
 
 void AddCopies(Program& program, Random& random) {
   const bool has_ended = Below(random, 3) == 0;
-  const Fd memory = has_ended ? MemoryOfNobody() : Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  const Fd memory =
+      has_ended ? MemoryOfAnEndedProcess() : Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
   const uroce_reg_mr_reply copied = RegisterCopied(program, memory);
   if (copied.lkey != 0) program.regions.push_back(copied);
 }
 
-const std::vector<Attack> kAttacks = {{"memory-of-nobody", LendMemoryOfNobody},
+const std::vector<Attack> kAttacks = {{"memory-of-an-ended-process", LendMemoryOfAnEndedProcess},
                                       {"disguised-files", LendDisguisedFiles},
                                       {"locked-arena", LockArena},
                                       {"holes-in-arena", FreePagesOfArena},

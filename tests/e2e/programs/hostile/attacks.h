@@ -13,8 +13,8 @@ namespace uroce::hostile {
 void AttackMemory(Program& program, Random& random);
 /// A command, more or less well formed. False: the daemon has hung up.
 bool AttackCommands(Program& program, Random& random);
-/// Fds where none belong, or of a kind that does not; sizes, holes, pipes. `stuck_fd`: whoever
-/// reads or closes it waits; or -1.
+/// Fds where none belong, or of a kind that does not; sizes, holes, pipes. `stuck_fd`: a thread
+/// that reads or closes it waits; or -1.
 bool AttackFiles(Program& program, Random& random, int stuck_fd);
 /// A connection that does not get as far as a program.
 void AttackHello(const std::string& socket_path, Random& random);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: hostile SOCKET SEED SECONDS: programs that attack the daemon, one after the other, each in
-// a process of its own; some are killed at it. Exit status 1: the daemon did not serve one.
-// usage: hostile SOCKET ATTACK: one attack of kAttacks. Exit status 1: it succeeded.
+// its own process; some are killed at it. Exit status 1: the daemon did not serve one. usage:
+// hostile SOCKET ATTACK: one attack of kAttacks. Exit status 1: it succeeded.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

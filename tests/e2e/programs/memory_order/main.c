@@ -22,7 +22,7 @@ static const char kUsage[] =
     "  --rounds N --seconds N            whichever comes first (1000, none)\n"
     "  --seed N                          (1)\n"
     "  --inner                           last-word: spin on words inside too\n"
-    "  --flag first|inner|own            flag: which word of the message, or one of its own\n"
+    "  --flag first|inner|own            flag: which word of the message, or a separate one\n"
     "  --shared                          the target is a shared mapping of a file\n"
     "  --timeout N                       as ibv_modify_qp takes it (14)\n"
     "exit status: 0 all was right, 1 something was wrong\n";

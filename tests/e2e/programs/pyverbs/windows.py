@@ -144,7 +144,7 @@ def check_ownership(devices):
         check(write(connector, owner, owner.address(PART[0])) == expected, "of another queue pair")
         check(write(other_peer, owner, owner.address(PART[0])) == e.IBV_WC_REM_ACCESS_ERR,
               "of another domain")
-        check(write(peer, owner, owner.address(PART[0])) == e.IBV_WC_SUCCESS, "of its own")
+        check(write(peer, owner, owner.address(PART[0])) == e.IBV_WC_SUCCESS, "of its domain")
 
 
 def check_bad_bindings(devices):

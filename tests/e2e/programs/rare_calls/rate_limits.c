@@ -107,7 +107,7 @@ static struct ibv_qp* datagrams_of(struct bench_end* end) {
   return qp;
 }
 
-/* Nobody receives them. */
+/* No queue pair receives them. */
 static void of_address_handles(struct ca_bed* bed) {
   struct ibv_qp* qp = datagrams_of(&bed->a);
   struct ibv_ah_attr path = {

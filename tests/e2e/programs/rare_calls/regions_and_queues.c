@@ -52,7 +52,7 @@ void ca_null_region(struct ca_bed* bed) {
   struct ibv_mr* null_b = ibv_alloc_null_mr(bed->b.pd);
   struct ibv_mr* mr = ibv_reg_mr(bed->b.pd, bytes, kBytes, IBV_ACCESS_LOCAL_WRITE);
   bench_require(null_a && null_b && mr, "regions");
-  bench_require(null_b->rkey == 0, "nobody else reaches a null region");
+  bench_require(null_b->rkey == 0, "no peer reaches a null region");
   const struct ibv_sge nothing = {kNowhere, kBytes, null_a->lkey};
   memset(bytes, 0xaa, kBytes);
   send_and_wait(&link, nothing, (struct ibv_sge){(uintptr_t)bytes, kBytes, mr->lkey});

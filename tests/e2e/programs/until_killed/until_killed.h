@@ -34,7 +34,7 @@ struct en_program {
   struct ibv_comp_channel* channel;
   struct ibv_cq* idle_cq;
   uint8_t* peer_readable;
-  volatile uint64_t* rounds;  /* In a file of the exchange directory, for whoever watches. */
+  volatile uint64_t* rounds;  /* In a file of the exchange directory; the test reads it. */
   pthread_mutex_t post_mutex; /* Of `outstanding` and `closing`. */
   uint32_t outstanding;       /* Work requests whose completions are to come. */
   int beating;                /* One of them is the heartbeat. */

@@ -197,7 +197,7 @@ static void check_too_long(struct vc_side* target) {
   vc_expect_state(target, IBV_QPS_ERR);
 }
 
-/* The number that the requester knows is nobody's any more. */
+/* No queue pair has the number any more that the requester knows. */
 static void replace_queue_pair(struct vc_side* target) {
   struct ibv_qp_init_attr attributes = {.send_cq = target->send_cq,
                                         .recv_cq = target->recv_cq,
@@ -208,7 +208,7 @@ static void replace_queue_pair(struct vc_side* target) {
   if (!target->qp) vc_die(target, "ibv_create_qp: %s", strerror(errno));
 }
 
-static void request_nobody(struct vc_side* side) {
+static void request_replaced(struct vc_side* side) {
   post_write(side, 1);
   vc_post(side, 2, IBV_WR_SEND, 8, 0, 0);
   expect_failed(side, IBV_WC_RETRY_EXC_ERR);
@@ -244,7 +244,7 @@ static const struct vc_case kCases[] = {
     {"unaligned-atomic", prepare_refusal, unaligned_atomic, check_refusal},
     {"bad-lkey", NULL, bad_lkey, check_untroubled},
     {"message-too-long", prepare_short_receive, send_too_long, check_too_long},
-    {"peer-gone", replace_queue_pair, request_nobody, NULL},
+    {"peer-gone", replace_queue_pair, request_replaced, NULL},
     {"receiver-never-ready", NULL, send_to_unready, check_untroubled},
     {"flush-by-modify", NULL, NULL, flush_by_modify},
     {NULL, NULL, NULL, NULL},

@@ -23,10 +23,10 @@ struct vc_options {
   uint8_t retry_count;
   uint8_t rnr_retry;
   uint32_t deadline_s;
-  int rxe_end; /* 0 or 1: this end runs on rdma_rxe, which has statuses of its own; -1: none. */
-  int late_receives;     /* Post receives after what they are for was sent: receiver not ready. */
-  int unfenced;          /* For peers that cannot repeat a fenced request. */
-  int with_channel;      /* Completions can be waited for. */
+  int rxe_end;       /* 0 or 1: this end runs on rdma_rxe, which has its own statuses; -1: none. */
+  int late_receives; /* Post receives after what they are for was sent: receiver not ready. */
+  int unfenced;      /* For peers that cannot repeat a fenced request. */
+  int with_channel;  /* Completions can be waited for. */
   enum ibv_qp_type type; /* IBV_QPT_RC, UC, UD or XRC_SEND. */
   int shared_receive;    /* Receives are posted to a shared receive queue. */
 };

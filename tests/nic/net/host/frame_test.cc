@@ -100,7 +100,7 @@ TEST(NdpTest, SolicitationsHoldToTheChecksOfRfc4861) {
   ip = Solicitation(frame, {Gid{}, group, target, std::nullopt});
   EXPECT_EQ(ParseSolicitation(ip, read), FrameResult::kTaken);
   ip = Solicitation(frame, {Gid{}, group, target, kMacB});
-  EXPECT_EQ(ParseSolicitation(ip, read), FrameResult::kBadAddress) << "a MAC of nobody";
+  EXPECT_EQ(ParseSolicitation(ip, read), FrameResult::kBadAddress) << "no host's MAC";
   ip = Solicitation(frame, {Gid{}, target, target, std::nullopt});
   EXPECT_EQ(ParseSolicitation(ip, read), FrameResult::kBadAddress) << "not to the group";
   ip = Solicitation(frame, {G("fd00::2"), group, kAllNodes, kMacB});

@@ -47,7 +47,7 @@ class Ethernet {
     host.OnLink(true, now_);
     Settle();
   }
-  /// Brings a frame of nobody's to all hosts.
+  /// Brings a frame that no host has sent to all hosts.
   void Inject(const Frame& frame) {
     Deliver(frame, nullptr);
     Settle();

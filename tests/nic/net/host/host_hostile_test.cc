@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that nobody should send: counted, answered by nothing, remembered by nothing.
+// Frames that break the protocol: the stack counts them, answers nothing and remembers nothing.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -146,7 +146,7 @@ TEST_F(HostHostileTest, AFloodOfArpLeavesNoTraceAndOneAnswerEach) {
   EXPECT_EQ(host.NextDeadline(), kNever);
 }
 
-TEST_F(HostHostileTest, OurAddressIsNobodysNeighbour) {
+TEST_F(HostHostileTest, OurAddressIsNoNeighbour) {
   ArpPacket packet = Question();
   packet.sender = G("10.0.0.1");
   Give(Arp(packet));

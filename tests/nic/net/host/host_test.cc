@@ -194,7 +194,7 @@ TEST_F(HostTest, AnAnnouncementMovesANeighbour) {
   EXPECT_EQ(Look(*a, "fd00::2"), kMacC);
 }
 
-TEST_F(HostTest, ANeighbourInUseIsRefreshedForEver) {
+TEST_F(HostTest, ANeighbourInUseIsRefreshedAgainAndAgain) {
   MakePair();
   Look(*a, "10.0.0.2");
   Look(*a, "fd00::2");

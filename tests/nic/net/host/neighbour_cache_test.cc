@@ -88,7 +88,7 @@ TEST_F(NeighbourCacheTest, ThreeQuestionsWithoutAnAnswerEndTheSearch) {
   EXPECT_EQ(cache.NextDeadline(), kNever);
 }
 
-TEST_F(NeighbourCacheTest, StrangersWordsMakeNoEntry) {
+TEST_F(NeighbourCacheTest, UnsolicitedMessagesMakeNoEntry) {
   for (uint8_t i = 0; i < 100; ++i) {
     cache.OnWord({Ipv4Gid(0x0a000000u + i), 0}, {.mac = kMacB}, now);
   }
@@ -140,7 +140,7 @@ TEST_F(NeighbourCacheTest, ASilentNeighbourInUseIsAskedForAgainAndFoundElsewhere
   EXPECT_EQ(cache.PollChange()->mac, kMacC);
 }
 
-TEST_F(NeighbourCacheTest, ASilentNeighbourThatNobodyUsesAnyMoreIsForgotten) {
+TEST_F(NeighbourCacheTest, AnUnusedSilentNeighbourIsForgotten) {
   MakeReachable();
   NeighbourCache::Use use = cache.Hold(hop);
   Pass(NeighbourCache::kReachable);
@@ -182,7 +182,7 @@ TEST_F(NeighbourCacheTest, AWordWithoutAMacConfirmsButDoesNotAnswer) {
   EXPECT_EQ(cache.StateOf(hop), State::kReachable);
 }
 
-TEST_F(NeighbourCacheTest, AFullCacheForgetsTheOldestThatNobodyUses) {
+TEST_F(NeighbourCacheTest, AFullCacheForgetsTheOldestUnused) {
   std::vector<NeighbourCache::Use> uses;
   for (uint32_t i = 0; i < NeighbourCache::kMaxEntries; ++i) {
     const NextHop other{Ipv4Gid(0x0b000000u + i), 0};
