@@ -9,7 +9,7 @@
 
 #include "pipeline/transport/rc_queue_pair.h"
 #include "pipeline/transport/unreliable_queue_pair.h"
-#include "tests/transport/kept_copies.h"
+#include "tests/transport/script/kept_copies.h"
 
 namespace uroce::sim {
 

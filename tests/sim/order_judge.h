@@ -9,7 +9,7 @@
 
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
-#include "tests/sim/workload.h"
+#include "tests/sim/parties/workload.h"
 
 namespace uroce::sim {
 

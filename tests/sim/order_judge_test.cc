@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/sim/read_results.h"
+#include "tests/sim/parties/read_results.h"
 
 namespace uroce::sim {
 namespace {

@@ -11,14 +11,14 @@
 
 #include "tests/sim/host_pauses.h"
 #include "tests/sim/network.h"
-#include "tests/sim/party.h"
+#include "tests/sim/parties/party.h"
+#include "tests/sim/parties/rc_party.h"
+#include "tests/sim/parties/receive_pool.h"
+#include "tests/sim/parties/remote_memory.h"
+#include "tests/sim/parties/uc_party.h"
+#include "tests/sim/parties/ud_party.h"
+#include "tests/sim/parties/workload.h"
 #include "tests/sim/random.h"
-#include "tests/sim/rc_party.h"
-#include "tests/sim/receive_pool.h"
-#include "tests/sim/remote_memory.h"
-#include "tests/sim/uc_party.h"
-#include "tests/sim/ud_party.h"
-#include "tests/sim/workload.h"
 
 namespace uroce::sim {
 

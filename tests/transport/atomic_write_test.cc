@@ -2,7 +2,7 @@
 // ATOMIC WRITE: eight bytes at once, executed like an atomic and answered like a READ of nothing.
 #include <gtest/gtest.h>
 
-#include "tests/transport/selective_script.h"
+#include "tests/transport/script/selective_script.h"
 
 namespace uroce::transport {
 namespace {

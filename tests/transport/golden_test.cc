@@ -4,7 +4,7 @@
 // our responder against their requests. PSNs are those of the traces, times in ns.
 #include <gtest/gtest.h>
 
-#include "tests/transport/script.h"
+#include "tests/transport/script/script.h"
 
 namespace uroce::transport {
 namespace {

@@ -3,7 +3,7 @@
 // docs/protocol/transport.md, sections 4.4, 6 and 7.
 #include <gtest/gtest.h>
 
-#include "tests/transport/script.h"
+#include "tests/transport/script/script.h"
 
 namespace uroce::transport {
 namespace {

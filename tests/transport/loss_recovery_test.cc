@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/transport/loss_recovery.h"
-#include "tests/transport/works_in_flight.h"
+#include "tests/transport/script/works_in_flight.h"
 
 namespace uroce::transport {
 namespace {

@@ -3,7 +3,7 @@
 // sections 1, 6.1 and 7.
 #include <gtest/gtest.h>
 
-#include "tests/transport/script.h"
+#include "tests/transport/script/script.h"
 
 namespace uroce::transport {
 namespace {

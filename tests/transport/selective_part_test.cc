@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/transport/works_in_flight.h"
+#include "tests/transport/script/works_in_flight.h"
 
 namespace uroce::transport {
 namespace {

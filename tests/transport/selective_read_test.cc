@@ -2,7 +2,7 @@
 // Selective repeat of what answers READs and atomics (pipeline/transport/loss-recovery.md).
 #include <gtest/gtest.h>
 
-#include "tests/transport/selective_script.h"
+#include "tests/transport/script/selective_script.h"
 
 namespace uroce::transport {
 namespace {

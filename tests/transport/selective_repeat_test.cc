@@ -2,7 +2,7 @@
 // Selective repeat between two ends that have agreed to it (pipeline/transport/loss-recovery.md).
 #include <gtest/gtest.h>
 
-#include "tests/transport/selective_script.h"
+#include "tests/transport/script/selective_script.h"
 
 namespace uroce::transport {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/transport/send_queue.h"
-#include "tests/transport/script.h"
+#include "tests/transport/script/script.h"
 
 namespace uroce::transport {
 namespace {

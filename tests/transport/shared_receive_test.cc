@@ -3,7 +3,7 @@
 // sections 6.1 and 11.
 #include <gtest/gtest.h>
 
-#include "tests/transport/script.h"
+#include "tests/transport/script/script.h"
 
 namespace uroce::transport {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/transport/unreliable_queue_pair.h"
-#include "tests/transport/unreliable_script.h"
+#include "tests/transport/script/unreliable_script.h"
 
 namespace uroce::transport {
 namespace {

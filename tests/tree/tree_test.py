@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the tree: layers and includes, pure folders, headers that compile alone, tags, banned
 words."""
+import collections
 import concurrent.futures
 import os
 import platform
@@ -35,6 +36,7 @@ SOURCES_OF_PROCESSORS = ("pipeline/base/cpu.h", "pipeline/base/streaming_store.h
                          "pipeline/datapath/queue/payload.cc", "tools/client/launch.cc",
                          "tools/doctor/kernel.cc")
 OF_MACHINE = {"x86_64": ["-march=x86-64-v2"]}
+MOST_FILES = 25  # Side by side in a folder of tests.
 C_MODULES = ("verbs-shim/", "pipeline/shm/", "tests/e2e/")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
@@ -138,6 +140,12 @@ class TreeTest(unittest.TestCase):
                 if included.startswith("tests/"):
                     found.append(f"{name} includes {included}")
         self.assert_nothing(sorted(found + differences(arrows, used)))
+
+    def test_folders_of_tests_are_short(self):
+        folders = collections.Counter(os.path.dirname(name) for name in tracked("")
+                                      if name.startswith("tests/"))
+        self.assert_nothing([f"{folder}: {count} files, more than {MOST_FILES}: by subject"
+                             for folder, count in folders.items() if count > MOST_FILES])
 
     def test_layers_are_those_of_the_picture(self):
         arrows = drawn_layers()

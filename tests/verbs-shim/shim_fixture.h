@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/verbs-shim/fake_daemon.h"
+#include "tests/verbs-shim/daemon/fake_daemon.h"
 
 namespace uroce::shim_test {
 

@@ -101,7 +101,7 @@ class PrivateRunTest(unittest.TestCase):
         self.assertEqual(len(re.findall(r"uroce\d", output)), 3)
 
     def test_other_devices_can_be_hidden(self):
-        """tests/verbs-shim/newer_library_test.cc has what UROCE_ONLY does."""
+        """tests/verbs-shim/library/newer_library_test.cc has what UROCE_ONLY does."""
         script = "ibv_devices; echo only=$UROCE_ONLY"
         self.assertRegex(self.check(0, "sh", "-c", script, options=("--only",)),
                          r"(?s)uroce1.*only=1\n")

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/bench/verbs_pair.h"
+#include "tests/bench/programs/verbs_pair.h"
 
 enum { kPairs = 4, kDepth = 64, kEntries = 4, kDeadlineS = 60 };
 

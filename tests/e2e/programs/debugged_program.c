@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/bench/verbs_pair.h"
+#include "tests/bench/programs/verbs_pair.h"
 
 enum { kBytes = 256 * 1024, kDepth = 16 };
 

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/bench/verbs_pair.h"
+#include "tests/bench/programs/verbs_pair.h"
 
 enum { kArea = 40, kBytes = 1000, kSlot = kArea + kBytes, kMaxMessages = 256, kMaxPairs = 16 };
 static const uint32_t kQkey = 0x01234567; /* As rdma_cm has it for groups. */

@@ -3,7 +3,7 @@
 #ifndef CYCLES_OBJECTS_H_
 #define CYCLES_OBJECTS_H_
 
-#include "tests/bench/verbs_pair.h"
+#include "tests/bench/programs/verbs_pair.h"
 
 struct cycles_objects {
   struct ibv_td* td;

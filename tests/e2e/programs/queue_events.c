@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/bench/verbs_pair.h"
+#include "tests/bench/programs/verbs_pair.h"
 
 enum { kDepth = 16, kDeadlineMs = 60000 };
 

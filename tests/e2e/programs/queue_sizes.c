@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/bench/verbs_pair.h"
+#include "tests/bench/programs/verbs_pair.h"
 
 enum { kAsked = 1024, kSoftRoceGrants = 2047, kRounds = 200 };
 

@@ -3,7 +3,7 @@
 #ifndef CALLS_H_
 #define CALLS_H_
 
-#include "tests/bench/verbs_pair.h"
+#include "tests/bench/programs/verbs_pair.h"
 
 /* The two devices, opened. */
 struct ca_bed {

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// usage: flooder SOCKET KIND UID: one program of that user that loads the daemon as much as it can,
+// until it is killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues,
+// registrations, sessions, deaths, fds (commands with unexpected fds), regions (dumps of very
+// many), files (long ones, lent for one page), holes (frees pages of its queues, which its
+// processes have mapped very often); or spin, which asks nothing and uses a processor like the
+// others. Prints a line when the flood begins.
+#include <fcntl.h>
+#include <grp.h>
+#include <infiniband/verbs.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "pipeline/base/cpu.h"
+#include "pipeline/shm/rings/doorbells.h"
+#include "tests/bench/programs/queue_floods.h"
+#include "tests/e2e/programs/hostile/program.h"
+#include "tests/nic/control/lending.h"
+
+namespace uroce::bench {
+namespace {
+
+using hostile::Program;
+
+constexpr uint64_t kRegionBytes = 64 << 20;
+constexpr off_t kFileBytes = 512 << 20;
+constexpr uint64_t kAddr = 0x10000;
+constexpr int kDyingQueuePairs = 500;
+
+void SayReady() {
+  std::puts("flooding");
+  std::fflush(stdout);
+}
+
+[[noreturn]] void Wait() {
+  for (;;) pause();
+}
+
+/// Asks for a dump and reads all of it.
+void Dump(Program& program, uint32_t what) {
+  const nic::Answer answer = program.client.Call(UROCE_DUMP, uroce_dump{what, 0});
+  Require(answer.error == 0 && answer.fds.size() == 1, "DUMP");
+  static char piece[64 << 10];
+  while (read(answer.fds[0].get(), piece, sizeof(piece)) > 0) continue;
+}
+
+[[noreturn]] void FloodDoorbells(Program& program) {
+  for (;;) {
+    uroce_doorbells& doorbells = *program.doorbells();
+    for (uroce_line64& word : doorbells.words) rings::StoreRelaxed(word.value, ~uint64_t{0});
+    for (uint64_t& summary : doorbells.summary) rings::StoreRelease(summary, ~uint64_t{0});
+    const uint64_t one = 1;
+    if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
+    Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
+  }
+}
+
+// Uses handles that do not exist, beside queue pairs any of which might have used them.
+[[noreturn]] void FloodHandles(Program& program) {
+  for (;;) {
+    Require(program.client.Handle(UROCE_DESTROY_AH, UINT32_MAX).error != 0, "DESTROY_AH");
+  }
+}
+
+[[noreturn]] void FloodCommands(Program& program) {
+  for (;;) {
+    Require(program.client.Handle(UROCE_QUERY_PORT, program.contexts[0]).error == 0, "QUERY_PORT");
+  }
+}
+
+[[noreturn]] void FloodDumps(Program& program) {
+  for (;;) {
+    Dump(program, UROCE_DUMP_STAT);
+  }
+}
+
+/// Makes as many regions with as many parts as a program may have.
+[[noreturn]] void FloodRegions(Program& program) {
+  constexpr uint32_t kRegions = 2000, kParts = 64;
+  constexpr uint64_t kPartBytes = 4096;
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment parts[kParts];
+  } message{};
+  message.request = {
+      program.pds[0], IBV_ACCESS_LOCAL_WRITE, kAddr, kParts * kPartBytes, kAddr, kParts,
+      UROCE_NONE};
+  for (uint32_t i = 0; i < kParts; ++i) {
+    message.parts[i] = {kAddr + i * kPartBytes, kPartBytes, UROCE_MR_NULL, UROCE_NONE, 0, 0, 0};
+  }
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    Require(program.client.Call(UROCE_REG_MR, message).error == 0, "REG_MR");
+  }
+  SayReady();
+  for (;;) Dump(program, UROCE_DUMP_MR);
+}
+
+/// The daemon is the last holder of each file.
+[[noreturn]] void FloodFiles(Program& program) {
+  SayReady();
+  for (;;) {
+    Fd file(memfd_create("flood", MFD_CLOEXEC));
+    Require(fallocate(file.get(), 0, 0, kFileBytes) == 0, "fallocate");
+    const uroce_lend_reply lent =
+        nic::Lend(program.lend_socket(), nic::LendFile(0, 4096), file.get());
+    Require(lent.error == 0, "LEND_FILE");
+    file.Reset();
+    Require(program.client.Handle(UROCE_DESTROY_SEGMENT, lent.segment).error == 0,
+            "DESTROY_SEGMENT");
+  }
+}
+
+/// Starts a process that maps one page of a file as often as it may.
+void StartMapper(int file, off_t offset) {
+  constexpr int kMappings = 60'000;  // vm.max_map_count is 65,530.
+  int done[2];
+  Require(pipe(done) == 0, "pipe");
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0; i < kMappings; ++i) mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, offset);
+    Require(write(done[1], "", 1) == 1, "a pipe");
+    Wait();
+  }
+  char byte = 0;
+  Require(read(done[0], &byte, 1) == 1, "a pipe");
+}
+
+/// Posts work whose queues a second process frees meanwhile. The kernel tells each mapping of a
+/// page that goes, and a thread that touches the page waits for that.
+[[noreturn]] void FloodHoles(Program& program) {
+  constexpr int kProcesses = 6;
+  const int file = program.hello.fds[0].get();
+  const auto page = static_cast<off_t>(program.queue_pairs[0].layout.page_offset);
+  for (int i = 0; i < kProcesses; ++i) StartMapper(file, page);
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+      fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page, 1 << 20);
+    }
+  }
+  SayReady();
+  FloodDoorbells(program);
+}
+
+/// Sends fds whose close takes long, where none are expected.
+[[noreturn]] void FloodFds(const std::string& socket_path) {
+  SayReady();
+  for (;;) {
+    Fd file(memfd_create("flood", MFD_CLOEXEC));
+    Require(fallocate(file.get(), 0, 0, kFileBytes) == 0, "fallocate");
+    const nic::ControlClient client(socket_path);
+    nic::SendLend(client.socket_fd(), nic::LendMemory(), file.get(), sizeof(uroce_lend));
+  }
+}
+
+void MakeQueues(Program& program) {
+  nic::ControlClient& client = program.client;
+  const uint32_t cq =
+      client.Call(UROCE_CREATE_CQ, uroce_create_cq{program.contexts[0], 16, 1, UROCE_NONE, 0})
+          .handle();
+  const uroce_create_qp request{program.pds[0], IBV_QPT_RC, cq, cq, 9, 0, {16, 16, 1, 1, 0}};
+  const nic::Answer qp = client.Call(UROCE_CREATE_QP, request);
+  Require(qp.error == 0, "CREATE_QP");
+  Require(client.Call(UROCE_RESIZE_CQ, uroce_resize_cq{cq, 32}).error == 0, "RESIZE_CQ");
+  Require(client.Handle(UROCE_DESTROY_QP, qp.handle()).error == 0, "DESTROY_QP");
+  Require(client.Handle(UROCE_DESTROY_CQ, cq).error == 0, "DESTROY_CQ");
+}
+
+void Register(Program& program) {
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kRegionBytes}).handle();
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment segment;
+  } message{};
+  message.request = {program.pds[0], IBV_ACCESS_LOCAL_WRITE, kAddr, kRegionBytes, kAddr, 1,
+                     UROCE_NONE};
+  message.segment = {kAddr, kRegionBytes, UROCE_MR_MAPPED, segment, 0, 0, 0};
+  const nic::Answer made = program.client.Call(UROCE_REG_MR, message);
+  Require(made.error == 0, "REG_MR");
+  Require(program.client.Handle(UROCE_DEREG_MR, made.handle()).error == 0, "DEREG_MR");
+  Require(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error == 0, "DESTROY_SEGMENT");
+}
+
+[[noreturn]] void FloodSessions(const std::string& socket_path) {
+  for (;;) {
+    nic::ControlClient client(socket_path);
+    Require(client.Hello().error == 0, "HELLO");
+  }
+}
+
+[[noreturn]] void FloodDeaths(const std::string& socket_path) {
+  for (;;) {
+    const pid_t child = fork();
+    if (child != 0) {
+      waitpid(child, nullptr, 0);
+      continue;
+    }
+    hostile::Random random(1);
+    Program program(socket_path, random);
+    Require(program.Make(), "a program");
+    for (int i = 0; i < kDyingQueuePairs; ++i) {
+      const uroce_create_qp request{
+          program.pds[0], IBV_QPT_RC, program.cqs[0], program.cqs[0], 9, 0, {16, 16, 1, 1, 0}};
+      Require(program.client.Call(UROCE_CREATE_QP, request).error == 0, "CREATE_QP");
+    }
+    _exit(0);
+  }
+}
+
+int Flood(const std::string& socket_path, const std::string& kind) {
+  if (kind == "fds") FloodFds(socket_path);
+  if (kind == "spin" || kind == "sessions" || kind == "deaths") SayReady();
+  if (kind == "spin") {
+    for (;;) cpu::Pause();
+  }
+  if (kind == "sessions") FloodSessions(socket_path);
+  if (kind == "deaths") FloodDeaths(socket_path);
+  hostile::Random random(1);
+  Program program(socket_path, random);
+  Require(program.Make(), "a program");
+  if (kind == "bells") MakeManyQueuePairs(program, IBV_QPT_RC);
+  if (kind == "handles") MakeManyQueuePairs(program, IBV_QPT_UD);
+  if (kind == "channel") FillChannel(program);
+  if (kind == "copies") StartStuckCopies(program);
+  if (kind == "holes") FloodHoles(program);
+  SayReady();
+  if (kind == "doorbells" || kind == "bells") FloodDoorbells(program);
+  if (kind == "handles") FloodHandles(program);
+  if (kind == "channel" || kind == "copies") Wait();
+  if (kind == "commands") FloodCommands(program);
+  if (kind == "regions") FloodRegions(program);
+  if (kind == "files") FloodFiles(program);
+  if (kind == "dumps") FloodDumps(program);
+  if (kind != "queues" && kind != "registrations") return 2;
+  for (;;) kind == "queues" ? MakeQueues(program) : Register(program);
+}
+
+/// Becomes another user than the daemon's, without any privilege; its memory stays its own.
+void BecomeUser(uid_t uid) {
+  Require(setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
+              setresuid(uid, uid, uid) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0,
+          "setresuid");
+}
+
+}  // namespace
+}  // namespace uroce::bench
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fputs("usage: flooder SOCKET KIND UID\n", stderr);
+    return 2;
+  }
+  uroce::bench::OpenUserfaultfd();
+  uroce::bench::BecomeUser(static_cast<uid_t>(std::atoi(argv[3])));
+  return uroce::bench::Flood(argv[1], argv[2]);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/programs/queue_floods.h"
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "pipeline/shm/rings/shared_word.h"
+#include "tests/nic/control/lending.h"
+
+namespace uroce::bench {
+namespace {
+
+using hostile::Program;
+using hostile::QueuePair;
+
+constexpr uint32_t kManyQueuePairs = 16'000;  // A program may have 16,384.
+constexpr uint32_t kArmedQueues = 8'000;
+constexpr uint32_t kStuckPairs = 7'600;  // More queue pairs than a worker has frames.
+constexpr uint64_t kPage = 4096;
+
+int g_userfaultfd = -1;
+
+/// Makes a page that even the kernel cannot read: the daemon's copy of it does not end.
+void* MakeStuckPage() {
+  void* const page =
+      mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+  uffdio_register range{.range = {reinterpret_cast<uint64_t>(page), kPage},
+                        .mode = UFFDIO_REGISTER_MODE_MISSING,
+                        .ioctls = 0};
+  Require(ioctl(g_userfaultfd, UFFDIO_API, &api) == 0 &&
+              ioctl(g_userfaultfd, UFFDIO_REGISTER, &range) == 0,
+          "userfaultfd");
+  return page;
+}
+
+uint32_t RegisterCopied(Program& program, uint32_t device, const void* page) {
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment segment;
+  } message{};
+  const auto address = reinterpret_cast<uint64_t>(page);
+  message.request = {program.pds[device], IBV_ACCESS_LOCAL_WRITE, address, kPage, address, 1,
+                     UROCE_NONE};
+  message.segment = {address, kPage, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0};
+  const nic::Answer made = program.client.Call(UROCE_REG_MR, message);
+  Require(made.error == 0, "REG_MR");
+  return made.As<uroce_reg_mr_reply>().lkey;
+}
+
+uint8_t* FirstSlot(const Program& program, const QueuePair& queue_pair) {
+  return &program.At<uint8_t>(queue_pair.layout.sq_offset);
+}
+
+}  // namespace
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "flooder: %s\n", what);
+  std::exit(1);
+}
+
+void OpenUserfaultfd() {
+  g_userfaultfd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+  Require(g_userfaultfd >= 0, "userfaultfd, which needs root");
+}
+
+void MakeManyQueuePairs(Program& program, uint32_t type) {
+  while (program.queue_pairs.size() < kManyQueuePairs) {
+    Require(program.MakeQueuePair(0, type), "CREATE_QP");
+  }
+}
+
+void FillChannel(Program& program) {
+  // Opens the channel's pipe again. The program's own fds are the devices' event pipe, name, and
+  // channel.
+  const nic::Answer channel = program.client.Handle(UROCE_CREATE_CHANNEL, program.contexts[0]);
+  const std::string path = "/proc/self/fd/" + std::to_string(channel.fds.at(0).get());
+  const Fd full(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  const std::vector<uint8_t> filler(kPage);
+  while (write(full.get(), filler.data(), filler.size()) > 0) {
+  }
+  program.files.push_back(Fd(dup(channel.fds.at(0).get())));
+  for (uint32_t i = 0; i < kArmedQueues; ++i) {
+    const nic::Answer cq = program.client.Call(
+        UROCE_CREATE_CQ, uroce_create_cq{program.contexts[0], 4, i + 1, channel.handle(), 0});
+    Require(cq.error == 0, "CREATE_CQ");
+    const nic::Answer made = program.client.Call(
+        UROCE_CREATE_QP,
+        uroce_create_qp{
+            program.pds[0], IBV_QPT_RC, cq.handle(), cq.handle(), 9, 0, {1, 1, 1, 1, 0}});
+    Require(made.error == 0, "CREATE_QP");
+    QueuePair queue_pair{.type = IBV_QPT_RC, .layout = made.As<uroce_create_qp_reply>()};
+    uroce_qp_attr attr{};
+    attr.port_num = 1;
+    attr.qp_state = IBV_QPS_INIT;
+    attr.attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    Require(program.Modify(queue_pair.layout.handle, attr), "INIT");
+    attr.qp_state = IBV_QPS_ERR;
+    attr.attr_mask = IBV_QP_STATE;
+    Require(program.Modify(queue_pair.layout.handle, attr), "ERR");
+    auto& page = program.At<uroce_cq_page>(cq.As<uroce_create_cq_reply>().page_offset);
+    rings::StoreRelease(page.arm.value, UROCE_CQ_ARMED_NEXT);
+    const uroce_send_wqe wqe{.wr_id = i, .opcode = IBV_WR_SEND, .flags = UROCE_SEND_SIGNALED};
+    std::memcpy(FirstSlot(program, queue_pair), &wqe, sizeof(wqe));
+    program.Post(queue_pair);
+  }
+}
+
+void StartStuckCopies(Program& program) {
+  void* const page = MakeStuckPage();
+  const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  Require(nic::Lend(program.lend_socket(), nic::LendMemory(), memory.get()).error == 0, "lending");
+  const auto address = reinterpret_cast<uint64_t>(page);
+  const uroce_sge sges[] = {{address, 64, RegisterCopied(program, 0, page)},
+                            {address, 64, RegisterCopied(program, 1, page)}};
+  const uroce_send_wqe wqe{
+      .wr_id = 1, .opcode = IBV_WR_SEND, .flags = UROCE_SEND_SIGNALED, .num_sge = 1};
+  for (uint32_t i = 0; i < kStuckPairs; ++i) {
+    const size_t first = program.queue_pairs.size();
+    for (const uint32_t device : {0u, 1u}) {
+      Require(program.MakeQueuePair(device, IBV_QPT_RC), "CREATE_QP");
+    }
+    for (const uint32_t device : {0u, 1u}) {
+      QueuePair& its = program.queue_pairs[first + device];
+      const QueuePair& peer = program.queue_pairs[first + 1 - device];
+      Require(program.Connect(its.layout.handle, peer.layout.qp_num, device), "connecting");
+      uint8_t* const slot = FirstSlot(program, its);
+      std::memcpy(slot, &wqe, sizeof(wqe));
+      std::memcpy(slot + sizeof(wqe), &sges[device], sizeof(uroce_sge));
+      program.Post(its);
+    }
+  }
+}
+
+}  // namespace uroce::bench
