@@ -3,6 +3,7 @@
 import re
 import unittest
 
+import works_with
 from tree_test import ROOT, listed_modules, read, tracked
 
 WORDS = "tests/tree/words.txt"
@@ -88,9 +89,11 @@ class DocumentsTest(unittest.TestCase):
         self.assert_nothing(found)
 
     def test_programs_that_work_are_run_by_tests_that_exist(self):
-        known = {name.rpartition("/")[2] for name in tracked("_test.py")}
-        self.assert_nothing([name for name in re.findall(r"\b\w+_test\.py", read(
-            "docs/works-with.md")) if name not in known])
+        self.assert_nothing(list(works_with.faults()))
+
+    def test_the_page_of_programs_is_made_of_its_data(self):
+        self.assertEqual(read(works_with.PAGE), works_with.page(),
+                         "python3 tests/tree/works_with.py writes the page")
 
     def test_cells_of_readmes_are_short(self):
         self.assert_nothing([f"{name}:{number}: {len(cell)} characters"
