@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What round trips make of simulated networks, by the daemon's own devices, workers and switches.
-// Virtual time: each run gives the same numbers. network_bench (tests/bench/networks) prints tables.
+// Virtual time: each run gives the same numbers. tests/bench/networks prints tables of them.
 #include <gtest/gtest.h>
 
 #include "tests/networks/scenarios.h"

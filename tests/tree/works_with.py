@@ -10,9 +10,10 @@ DATA = "docs/works-with.toml"
 PAGE = "docs/works-with.md"
 HEAD = """# Works with
 
-Programs that were run on uroce. Versions are those of Debian 12, unless the table says otherwise. "Test" names the
-file in `tests/e2e` that runs the program at each `tests/run e2e`; "long" marks tests that `--long` adds.
-`tests/tree/works_with.py` makes this page of `docs/works-with.toml`.
+Programs that were run on uroce. Versions are those of Debian 12, unless the table says
+otherwise. "Test" names the file in `tests/e2e` that runs the program at each `tests/run e2e`;
+"long" marks tests that `--long` adds. `tests/tree/works_with.py` makes this page of
+`docs/works-with.toml`.
 """
 
 

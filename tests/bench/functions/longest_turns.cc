@@ -25,7 +25,7 @@
 #include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::bench {
 namespace {

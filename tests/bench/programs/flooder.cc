@@ -23,7 +23,7 @@
 #include "pipeline/shm/rings/doorbells.h"
 #include "tests/bench/programs/queue_floods.h"
 #include "tests/e2e/programs/hostile/program.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "pipeline/shm/rings/shared_word.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::bench {
 namespace {

@@ -25,7 +25,7 @@
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 #include "tests/sim/environment.h"
 
 namespace uroce::nic {

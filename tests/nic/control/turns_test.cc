@@ -21,7 +21,7 @@
 #include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::nic {
 namespace {

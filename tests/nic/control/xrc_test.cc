@@ -14,7 +14,7 @@
 #include "nic/settings/config.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::nic {
 namespace {

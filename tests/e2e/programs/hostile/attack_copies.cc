@@ -18,7 +18,7 @@
 #include "pipeline/shm/rings/doorbells.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "tests/e2e/programs/hostile/attacks.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::hostile {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nic/control/memory_socket.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 #include "tests/nic/control/test_program.h"
 
 namespace uroce::nic {

@@ -13,7 +13,7 @@
 #include "nic/objects/program.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::nic {
 namespace {

@@ -18,7 +18,7 @@
 #include "nic/control/memory_socket.h"
 #include "nic/settings/config.h"
 #include "tests/nic/control/hand_daemon.h"
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::nic {
 namespace {

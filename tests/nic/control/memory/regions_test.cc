@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/nic/control/lending.h"
+#include "tests/nic/control/memory/lending.h"
 #include "tests/nic/control/test_program.h"
 
 namespace uroce::nic {
