@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the daemon's threads lose what only its start needs. Each test is a process of its own, which
+// How the daemon's threads lose what only its start needs. Each test runs in its own process, which
 // has capabilities where root runs the tests.
 #include "nic/privileges.h"
 
