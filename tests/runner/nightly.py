@@ -57,5 +57,6 @@ def run_soak(results, _options):
     run_script(results, "soak", "--minutes", SOAK_MINUTES)
 
 
-STEPS = {"build": builds.build_release, "interop": run_interop, "asan": run_asan,
-         "tidy": run_tidy, "fuzz": run_fuzz, "soak": run_soak}
+STEPS = {"build": builds.build_release, "benches": builds.build_benches,
+         "interop": run_interop, "asan": run_asan, "tidy": run_tidy, "fuzz": run_fuzz,
+         "soak": run_soak}
