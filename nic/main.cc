@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   uroce::TakeClosedStandardFds();
   const auto line = uroce::nic::ParseCommandLine({argv + 1, argv + argc});
   if (!line.ok()) return Fail(line.status(), kExitUsage);
-  if (line->help) return Print(uroce::nic::HelpText());
+  if (line->help) return Print(uroce::nic::HelpText(*line->help));
   if (line->version) return Print("uroced " UROCE_VERSION "\n");
   const auto config = ReadConfig(*line);
   if (!config.ok()) return Fail(config.status(), kExitUsage);

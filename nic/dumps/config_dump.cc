@@ -17,6 +17,7 @@
 #include "nic/settings/config.h"
 #include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
+#include "nic/settings/limit_profiles.h"
 #include "nic/settings/nic_settings.h"
 #include "nic/settings/port_settings.h"
 #include "pipeline/datapath/worker/worker.h"
@@ -151,11 +152,11 @@ void AddNics(const Nic& nic, Json& json) {
 
 Json ConfigJson(const Nic& nic) {
   Json json = Json::object();
-  Json limits = Json::object();
+  Json limits = {{kProfileKey, nic.config().limit_profile}};
   for (const SettingInfo& info : SettingInfos()) {
     const std::string value = ValueOf(info.key, nic.config());
     if (value.empty() || info.key == "ready_fd") continue;
-    (info.is_limit ? limits : json)[info.key] = ValueJson(value);
+    (info.is_limit() ? limits : json)[info.key] = ValueJson(value);
   }
   for (const auto& device : nic.devices()) {
     const std::string& fault = device->config().fault.text;

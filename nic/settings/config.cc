@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
+#include "nic/settings/limit_profiles.h"
 #include "nic/settings/nic_settings.h"
 
 namespace uroce::nic {
@@ -55,6 +56,7 @@ absl::Status CheckAddressesDiffer(const Config& config) {
 
 }  // namespace
 
+// The profile of limits is applied first: single limits win over it, wherever they are written.
 // Ports at switches are applied behind all other NICs, since a later flag may make their switch.
 // Faults are applied last: they may name devices that a later flag adds.
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
@@ -64,6 +66,11 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
   std::vector<const Setting*> at_switches;
   std::vector<const Setting*> faults;
   for (const Setting& setting : settings) {
+    if (setting.key != kLimitsKey) continue;
+    if (absl::Status status = ApplyLimitProfile(setting, config); !status.ok()) return status;
+  }
+  for (const Setting& setting : settings) {
+    if (setting.key == kLimitsKey) continue;
     if (setting.key == "fault") {
       faults.push_back(&setting);
     } else if (SwitchOf(setting) != nullptr) {
@@ -118,12 +125,12 @@ constexpr absl::string_view kSizesOfTables[] = {
 };
 
 bool MayChange(const SettingInfo& info) {
-  if (!info.is_limit) return info.key == "log_level";
+  if (!info.is_limit()) return info.key == "log_level";
   return std::ranges::find(kSizesOfTables, info.key) == std::end(kSizesOfTables);
 }
 
 std::string NameOf(const SettingInfo& info) {
-  return info.is_limit ? absl::StrCat("limits.", info.key) : info.key;
+  return info.is_limit() ? absl::StrCat("limits.", info.key) : info.key;
 }
 
 absl::Status Fixed(absl::string_view key, absl::string_view what) {
@@ -231,6 +238,7 @@ const DeviceConfig* FindNic(const Config& config, const std::string& name) {
 }
 
 absl::Status CheckChange(const Config& now, const Config& next) {
+  if (now.limit_profile != next.limit_profile) return Fixed("limits.profile", "is read");
   for (const SettingInfo& info : SettingInfos()) {
     if (MayChange(info) || ValueOf(info.key, now) == ValueOf(info.key, next)) continue;
     return Fixed(NameOf(info), "is read");

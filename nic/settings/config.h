@@ -214,14 +214,16 @@ struct Config {
   bool share_userfaultfd = false;
   bool keep_privileges = false;  ///< See nic/privileges.h.
   int ready_fd = -1;
+  std::string limit_profile = "shared";  ///< Of nic/settings/limit_profiles.h.
   Limits limits;
 };
 
 /// Applies settings in order: a later one replaces an earlier one; port, wire and switch add NICs
 /// and switches; fault names a device. Without port, wire and switch there are two NICs on an
-/// in-process wire. `default_socket` is used when no setting names the socket. Errors: one line
-/// that names the setting, the value and what would be right. The keys of one NIC of a wire or
-/// switch have its name before them: "uroce1.rate", "uroce1.cc".
+/// in-process wire. limits, a profile, is applied before single limits. `default_socket` is used
+/// when no setting names the socket. Errors: one line that names the setting, the value and what
+/// would be right. The keys of one NIC of a wire or switch have its name before them:
+/// "uroce1.rate", "uroce1.cc".
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket);
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/settings/daemon_settings.h"
+#include "nic/settings/limit_profiles.h"
 #include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
@@ -133,11 +134,13 @@ class TableReader {
   absl::Status ReadLimits(const Entry& entry) {
     const toml::table* limits = entry.node->as_table();
     if (limits == nullptr) {
-      return Complain(Origin(entry, entry.key), "must be written as [limits]");
+      return Complain(Origin(entry, entry.key),
+                      "must be written as [limits], with profile or single limits");
     }
     for (const Entry& limit : InFileOrder(*limits)) {
-      absl::Status status =
-          ReadScalar(limit, Origin(limit, absl::StrCat("limits.", limit.key)), true);
+      const std::string origin = Origin(limit, absl::StrCat("limits.", limit.key));
+      absl::Status status = limit.key == kProfileKey ? AddScalar(*limit.node, origin, kLimitsKey)
+                                                     : ReadScalar(limit, origin, true);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
@@ -152,11 +155,12 @@ class TableReader {
     if (info == infos.end() && !(key == "fault" && !is_limit)) {
       std::vector<std::string> names = {"port", "wire", "switch", "fault", "limits"};
       for (const SettingInfo& candidate : infos) names.emplace_back(candidate.key);
-      return Complain(origin,
-                      absl::StrCat("unknown key", Suggestion(key, names), "; see uroced --help"));
+      if (is_limit) names.emplace_back(kProfileKey);
+      return Complain(
+          origin, absl::StrCat("unknown key", Suggestion(key, names), "; see uroced --help-all"));
     }
-    if (info != infos.end() && info->is_limit != is_limit) {
-      return Complain(origin, info->is_limit ? "belongs under [limits]" : "is no limit");
+    if (info != infos.end() && info->is_limit() != is_limit) {
+      return Complain(origin, info->is_limit() ? "belongs under [limits]" : "is no limit");
     }
     if (const toml::array* faults = entry.node->as_array(); faults != nullptr && key == "fault") {
       for (const toml::node& fault : *faults) {

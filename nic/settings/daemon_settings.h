@@ -3,6 +3,7 @@
 // configuration and its range. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,26 @@
 
 namespace uroce::nic {
 
-/// Names and help texts of all settings but port, wire, switch and fault, for the flags and
-/// --help.
+/// The section of --help-all that has a setting. All from kLimitsOfProgram on are limits.
+enum class Section : uint8_t {
+  kDaemon,
+  kPacketHistory,
+  kPrivileges,
+  kLimitsOfProgram,
+  kLimitsOfUser,
+  kLimitsOfDaemon,
+};
+
+/// Names and help texts of all settings but port, wire, switch, fault and limits, for the flags
+/// and --help-all.
 struct SettingInfo {
   std::string key;
   bool is_switch;  ///< A flag without a value.
-  bool is_limit;
+  Section section;
   std::string help;
+  bool is_common = false;  ///< --help has it too.
+
+  bool is_limit() const { return section >= Section::kLimitsOfProgram; }
 };
 const std::vector<SettingInfo>& SettingInfos();
 /// The value of such a setting in `config`, as it is written; "" for text that was not given, a fd

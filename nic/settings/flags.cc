@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/settings/daemon_settings.h"
+#include "nic/settings/limit_profiles.h"
 #include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
@@ -62,23 +63,61 @@ constexpr char kPortHelp[] =
     "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and\n"
     "with host=uroce also on a kernel interface that has no addresses";
 
-/// The options of uroced, and the setting that each of them sets.
+constexpr char kFaultHelp[] =
+    "faults on any NIC, such as uroce0:drop=0.01 or, of single packets,\n"
+    "uroce0:rule=drop,opcode=ACK,nth=3; keys as uroce fault set, off: none";
+
+// The same three in --help.
+constexpr char kShortWireHelp[] = "two NICs joined by an in-process wire";
+constexpr char kShortSwitchHelp[] =
+    "NICs on an emulated switch, such as ports=8,rate=10G,delay=1us";
+constexpr char kShortPortHelp[] =
+    "one NIC: name=NAME, with iface=INTERFACE, udp=INTERFACE (no privilege),\n"
+    "or dev=DPDK-DEVICE,ip=ADDRESS/BITS";
+
+constexpr char kFooter[] =
+    "\n--help-all has all options and all keys of --wire, --switch and --port. Also: man uroced.";
+
+/// The title of a section of --help-all.
+std::string TitleOf(Section section) {
+  switch (section) {
+    case Section::kDaemon:
+      return "Daemon";
+    case Section::kPacketHistory:
+      return "Packet history";
+    case Section::kPrivileges:
+      return "Privileges and memory";
+    case Section::kLimitsOfProgram:
+      return "Limits of a program";
+    case Section::kLimitsOfUser:
+      return "Limits of a user";
+    case Section::kLimitsOfDaemon:
+      return "Limits of the daemon";
+  }
+  return "";
+}
+
+/// The options of uroced, and the setting that each of them sets. All are parsed; `kind` decides
+/// which ones the help has.
 class Flags {
  public:
-  Flags() {
+  explicit Flags(HelpKind kind) : is_short_(kind == HelpKind::kCommon) {
     app_.get_formatter()->column_width(kNameColumn);
-    app_.set_help_flag("-h,--help", "print this")->disable_flag_override();
+    app_.set_help_flag("-h,--help", "print the options that are used most")
+        ->disable_flag_override();
+    app_.set_help_all_flag("--help-all", "print all options")->disable_flag_override();
     app_.set_version_flag("--version", "", "print the version")->disable_flag_override();
-    Name("wire", AddValue("wire", "A=IP,B=IP", kWireHelp, kNics));
-    Name("switch", AddValue("switch", "KEY=VALUE,...", kSwitchHelp, kNics));
-    Name("port", AddValue("port", "KEY=VALUE,...", kPortHelp, kNics));
-    Name("fault", AddValue("fault", "NAME:KEY=VALUE,...",
-                           "faults on any NIC, such as uroce0:drop=0.01 or, of single packets,\n"
-                           "uroce0:rule=drop,opcode=ACK,nth=3; keys as uroce fault set",
-                           kNics));
+    Name("wire", AddValue("wire", "A=IP,B=IP", is_short_ ? kShortWireHelp : kWireHelp, kNics));
+    Name("switch",
+         AddValue("switch", "KEY=VALUE,...", is_short_ ? kShortSwitchHelp : kSwitchHelp, kNics));
+    Name("port", AddValue("port", "KEY=VALUE,...", is_short_ ? kShortPortHelp : kPortHelp, kNics));
+    Name("fault", AddValue("fault", "NAME:KEY=VALUE,...", kFaultHelp, is_short_ ? "" : kNics));
+    const std::string daemon = TitleOf(Section::kDaemon);
     Name("config",
-         AddValue("config", "FILE", "settings in TOML under the same names; flags win", "Daemon"));
+         AddValue("config", "FILE", "settings in TOML under the same names; flags win", daemon));
+    Name(kLimitsKey, AddValue(kLimitsKey, "PROFILE", LimitProfilesHelp(), daemon));
     for (const SettingInfo& info : SettingInfos()) AddSetting(info);
+    if (is_short_) app_.footer(kFooter);
   }
 
   std::string Help() const { return app_.help(); }
@@ -89,12 +128,14 @@ class Flags {
     try {
       app_.parse(std::move(arguments));
     } catch (const CLI::CallForHelp&) {
-      line.help = true;
+      line.help = HelpKind::kCommon;
+    } catch (const CLI::CallForAllHelp&) {
+      line.help = HelpKind::kAll;
     } catch (const CLI::CallForVersion&) {
       line.version = true;
     } catch (const CLI::ParseError& error) {
       return absl::InvalidArgumentError(
-          absl::StrCat(error.what(), SuggestionFor(app_), "; see uroced --help"));
+          absl::StrCat(error.what(), SuggestionFor(app_), "; see uroced --help-all"));
     }
     if (absl::Status status = Collect(line); !status.ok()) return status;
     return line;
@@ -115,7 +156,8 @@ class Flags {
         ->group(group);
   }
   void AddSetting(const SettingInfo& info) {
-    const std::string group = info.is_limit ? "Limits" : "Daemon";
+    // The library hides the options of a group without a title.
+    const std::string group = is_short_ && !info.is_common ? "" : TitleOf(info.section);
     const std::string help = info.help;
     Name(info.key, info.is_switch ? app_.add_flag(Dashed(info.key), help)
                                         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -152,6 +194,7 @@ class Flags {
     return absl::OkStatus();
   }
 
+  const bool is_short_;
   CLI::App app_{kDescription, "uroced"};
   std::map<const CLI::Option*, std::string> keys_;
 };
@@ -173,9 +216,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     if (argument == "--") return absl::InvalidArgumentError("stray argument \"--\"");
     dashed.push_back(WithDashes(argument));
   }
-  return Flags().Parse(std::move(dashed));
+  return Flags(HelpKind::kCommon).Parse(std::move(dashed));
 }
 
-std::string HelpText() { return Flags().Help(); }
+std::string HelpText(HelpKind kind) { return Flags(kind).Help(); }
 
 }  // namespace uroce::nic

@@ -2,6 +2,8 @@
 // Parses the command line into settings. Pure.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +12,11 @@
 
 namespace uroce::nic {
 
+/// Which options a help text has.
+enum class HelpKind : uint8_t { kCommon, kAll };
+
 struct CommandLine {
-  bool help = false;
+  std::optional<HelpKind> help;  ///< Asked for by --help or --help-all.
   bool version = false;
   std::string config_file;
   std::vector<Setting> settings;
@@ -21,7 +26,7 @@ struct CommandLine {
 /// Errors: one line that names the argument. Abbreviations and unknown arguments are errors.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
-/// The text that --help prints.
-std::string HelpText();
+/// The text that --help prints: twelve options at most; or --help-all: all of them, in sections.
+std::string HelpText(HelpKind kind);
 
 }  // namespace uroce::nic

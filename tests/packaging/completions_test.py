@@ -61,6 +61,7 @@ class Completions:
     def test_commands(self):
         self.check("uroce s", ["stat", "srq", "switch"], ["capture"])
         self.check("uroce cc ", ["parameters", "set"], ["stat"])
+        self.check("uroce h", ["history"], ["flight"])
 
     def test_flags(self):
         self.check("uroce stat --w", ["--watch", "--workers"], ["--write"])
@@ -71,6 +72,7 @@ class Completions:
         self.check("uroce stat --device ", ["uroce7"])
         self.check("uroced --log-level ", ["warning", "debug"])
         self.check("uroced --log-format ", ["text", "json"])
+        self.check("uroced --limits ", ["laptop", "shared", "server"])
 
     def test_nics(self):
         for command in ("fault set", "fault clear", "cc set", "port set", "port remove"):

@@ -12,14 +12,21 @@ ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "120", "MANROFFOPT
                "PAGER": "cat", "MANPAGER": "cat"}
 
 
-def help_of(*command):
-    return subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+def help_of(*command, flag="--help"):
+    return subprocess.run([*command, flag], capture_output=True, text=True, check=True).stdout
 
 
 def commands_of(text):
     """Read here as a person does, and not by the parser that made the pages."""
-    _, _, listed = text.partition("Subcommands:\n")
-    return re.findall(r"^  (\w+)", listed.partition("\n\n")[0], re.M)
+    parts = re.findall(r"^\S.*:\n((?:  .*\n)+)", text + "\n", re.M)
+    return [name for part in parts for name in re.findall(r"^  ([a-z]+) ", part, re.M)]
+
+
+def groups_of(text):
+    """{title of a group of commands: commands}"""
+    return {title: commands_of(f"{title}:\n{part}") for title, part
+            in re.findall(r"^(\S.*):\n((?:  .*\n)+)", text, re.M)
+            if commands_of(f"{title}:\n{part}")}
 
 
 def flags_of(text):
@@ -39,15 +46,33 @@ class ManualTest(unittest.TestCase):
                 self.assertIn("SEE ALSO", self.render(page))
 
     def test_all_flags_of_the_daemon_are_there(self):
-        text = help_of(UROCED)
+        text = help_of(UROCED, flag="--help-all")
         page, keys = self.render("uroced.8"), self.render("uroced.toml.5")
         self.assertGreater(len(flags_of(text)), 40)
         for flag in flags_of(text):
             with self.subTest(flag):
                 self.assertRegex(page, rf"(?m)^ +(-\w, )?{flag}\b")
                 key = flag.removeprefix("--").replace("-", "_")
-                if flag.startswith("--") and key not in ("help", "version", "config"):
+                no_key = ("help", "help_all", "version", "config", "limits")
+                if flag.startswith("--") and key not in no_key:
                     self.assertRegex(keys, rf"(?m)^ +(\[\[)?{key}\b")
+
+    def test_the_short_help_of_the_daemon_has_twelve_options_at_most(self):
+        lines = re.findall(r"^  -", help_of(UROCED), re.M)
+        self.assertIn(len(lines), range(8, 13))
+        self.assertGreater(len(re.findall(r"^  -", help_of(UROCED, flag="--help-all"), re.M)), 50)
+
+    def test_the_commands_of_the_tool_stand_in_groups(self):
+        groups = groups_of(help_of(UROCE))
+        one_of_each = {"Run programs": "run", "See what the daemon has and does": "top",
+                       "Change the daemon while it runs": "fault", "Record packets": "history",
+                       "Check this machine": "doctor"}
+        self.assertEqual(set(groups), set(one_of_each))
+        for title, command in one_of_each.items():
+            self.assertIn(command, groups[title])
+        page = self.render("uroce.1")
+        for title in groups:
+            self.assertIn(title, page)
 
     def test_all_commands_and_their_flags_are_there(self):
         listed = commands_of(help_of(UROCE))

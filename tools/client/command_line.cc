@@ -112,8 +112,16 @@ Flag& Flag::Exclude(const Flag& other) {
 // ---- Commands ----
 
 Command Command::AddCommand(const std::string& name, const std::string& help) const {
-  return Command(app_->add_subcommand(name, help));
+  return Command(app_->add_subcommand(name, help)->group(group_));
 }
+
+Command Command::Group(const std::string& title) const {
+  Command copy = *this;
+  copy.group_ = title;
+  return copy;
+}
+
+void Command::Hide() const { app_->group(""); }
 
 void Command::RequireCommand() const { app_->require_subcommand(1); }
 

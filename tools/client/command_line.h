@@ -58,6 +58,10 @@ class Command {
   explicit Command(CLI::App* app) : app_(app) {}
 
   Command AddCommand(const std::string& name, const std::string& help) const;
+  /// This command, whose further commands stand under `title` in --help.
+  Command Group(const std::string& title) const;
+  /// --help of the command above does not have this one, which can be given all the same.
+  void Hide() const;
   /// One of the commands below this one must be given.
   void RequireCommand() const;
   /// Called in the parse, when the command line has this command.
@@ -83,6 +87,7 @@ class Command {
 
  private:
   CLI::App* app_;
+  std::string group_ = "Subcommands";
 };
 
 // ---- The command line ----

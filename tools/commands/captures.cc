@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce capture` and `uroce flight`: packets as pcapng files.
+// `uroce capture` and `uroce history`: packets as pcapng files.
 #include "tools/commands/commands.h"
 
 #include <cerrno>
@@ -75,12 +75,12 @@ void AddCapture(const Command& app, Invocation& invocation) {
       [flags, &invocation] { invocation.exit_status = Capture(invocation.SocketPath(), *flags); });
 }
 
-struct FlightFlags {
+struct HistoryFlags {
   uint32_t qpn = 0;
   std::string file;
 };
 
-int Flight(const std::string& socket_path, const FlightFlags& flags) {
+int WriteHistory(const std::string& socket_path, const HistoryFlags& flags) {
   const absl::StatusOr<std::string> bytes = FetchFlight(socket_path, flags.qpn);
   if (!bytes.ok()) return Report(bytes.status());
   absl::StatusOr<CaptureOutput> output = CaptureOutput::Open(flags.file, false, 0);
@@ -91,24 +91,31 @@ int Flight(const std::string& socket_path, const FlightFlags& flags) {
   return Report(absl::DataLossError("write " + output->name() + ": " + strerror(errno)));
 }
 
-void AddFlight(const Command& app, Invocation& invocation) {
-  const auto flags = std::make_shared<FlightFlags>();
-  const Command command = app.AddCommand(
-      "flight", "Write the newest packets of a queue pair (uroced --flight-recorder)");
+constexpr char kFormerName[] = "flight";
+
+void AddHistory(const Command& app, Invocation& invocation, const std::string& name) {
+  const auto flags = std::make_shared<HistoryFlags>();
+  const Command command =
+      app.AddCommand(name, "Write the packet history of a queue pair (uroced --flight-recorder)");
+  const bool is_former = name == kFormerName;
+  if (is_former) command.Hide();
   AddSocketFlag(command, invocation);
   command.AddValue("QPN", flags->qpn, "Its number, as `uroce qp` shows it")
       .Require()
       .Check(1, 0xffffff);
   command.AddValue("-w,--write", flags->file, kFileHelp).Require();
-  command.OnChosen(
-      [flags, &invocation] { invocation.exit_status = Flight(invocation.SocketPath(), *flags); });
+  command.OnChosen([flags, &invocation, is_former] {
+    if (is_former) fputs("uroce: flight has the name history now\n", stderr);
+    invocation.exit_status = WriteHistory(invocation.SocketPath(), *flags);
+  });
 }
 
 }  // namespace
 
 void AddCaptures(const Command& app, Invocation& invocation) {
   AddCapture(app, invocation);
-  AddFlight(app, invocation);
+  AddHistory(app, invocation, "history");
+  AddHistory(app, invocation, kFormerName);
 }
 
 }  // namespace uroce::tools

@@ -47,7 +47,7 @@ void AddWatching(const Command& app, Invocation& invocation);
 /// port.
 void AddChanges(const Command& app, Invocation& invocation);
 
-/// capture and flight: packets as pcapng files.
+/// capture and history: packets as pcapng files.
 void AddCaptures(const Command& app, Invocation& invocation);
 
 /// The words of `uroce run` that this tool must not parse.

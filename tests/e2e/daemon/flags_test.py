@@ -64,7 +64,7 @@ UROCE_FLAGS = [
     (["config"], "is required: show, reload, set (see uroce config --help)"),
     (["fault", "set", "uroce0"], "SETTING is required (see uroce fault set --help)"),
     (["monitor", "--count", "0"], "--count: 0 is no number from 1 up"),
-    (["flight", "abc", "-w", "-"], "abc is no number from 1 to 16777215"),
+    (["history", "abc", "-w", "-"], "abc is no number from 1 to 16777215"),
     (["qp", "colour=1"], "device=NAME, pid=NUMBER or qpn=NUMBER"),
     (["run"], "program"),
     (["capture"], "--write"),

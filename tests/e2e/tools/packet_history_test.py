@@ -94,11 +94,13 @@ class FlightTest(unittest.TestCase):
         server, client = endless_writes(self, self.lab)
         (qpn,) = [qp["qpn"] for qp in find_list(self.lab.b.dump("qp"))
                   if qp["device"] == self.lab.b.device]
-        run(self.lab.a.uroce("flight", qpn, "-w", path))
+        run(self.lab.a.uroce("history", qpn, "-w", path))
         self.assertEqual(len(tshark(path).splitlines()), 16)
+        said = run(self.lab.a.uroce("flight", qpn, "-w", path))
+        self.assertIn("uroce: flight has the name history now", said)
         server.kill()
         client.kill()
-        status, output = run_status(self.lab.a.uroce("flight", 5, "-w", path))
+        status, output = run_status(self.lab.a.uroce("history", 5, "-w", path))
         self.assertEqual(status, 2)
         self.assertIn("no queue pair 0x", output)
 

@@ -80,6 +80,7 @@ TEST(ConfigChangeTest, OtherChangesAreRefusedByTheirKeys) {
   } constexpr kRefused[] = {
       {"workers = 2", "workers = 3", "workers: "},
       {"max_qp = 100", "max_total_mr = 100", "limits.max_total_mr: "},
+      {"max_qp = 100", "profile = \"laptop\"", "limits.profile: "},
       {"iface = \"lo\"", "iface = \"eth0\"", "p0.iface, udp or dev: "},
       {"iface = \"lo\"", "iface = \"lo\"\nmtu = 1500", "p0.mtu: "},
       {"iface = \"lo\"", "iface = \"lo\"\nselective-repeat = \"off\"", "p0.selective-repeat: "},

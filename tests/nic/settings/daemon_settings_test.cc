@@ -27,8 +27,31 @@ TEST(DaemonSettingsTest, SwitchMayBeSetToFalse) {
   EXPECT_FALSE(config->no_huge);
 }
 
-TEST(DaemonSettingsTest, HelpNamesEverySetting) {
-  const std::string help = HelpText();
+/// The options that a help text has.
+size_t CountOfOptions(const std::string& help) {
+  size_t count = 0;
+  for (size_t at = 0; (at = help.find("\n  -", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST(DaemonSettingsTest, TheShortHelpHasTwelveOptionsAtMost) {
+  const std::string help = HelpText(HelpKind::kCommon);
+  EXPECT_LE(CountOfOptions(help), 12u) << help;
+  for (const char* flag : {"--port", "--limits", "--config", "--help-all", "--version"}) {
+    EXPECT_NE(help.find(flag), std::string::npos) << flag;
+  }
+  EXPECT_EQ(help.find("--max-"), std::string::npos);
+}
+
+TEST(DaemonSettingsTest, BothHelpsCanBeAskedFor) {
+  EXPECT_EQ(ParseCommandLine({"--help"})->help, HelpKind::kCommon);
+  EXPECT_EQ(ParseCommandLine({"-h"})->help, HelpKind::kCommon);
+  EXPECT_EQ(ParseCommandLine({"--help-all"})->help, HelpKind::kAll);
+  EXPECT_EQ(ParseCommandLine({"--workers=2"})->help, std::nullopt);
+}
+
+TEST(DaemonSettingsTest, TheLongHelpNamesEverySetting) {
+  const std::string help = HelpText(HelpKind::kAll);
   for (const SettingInfo& info : SettingInfos()) {
     std::string flag = info.key;
     std::replace(flag.begin(), flag.end(), '_', '-');

@@ -4,7 +4,7 @@
 FILES = {"--write", "--config", "--socket", "--flight-recorder"}
 DEVICES = {"--device"}
 CHOICES = {"--log-level": ["trace", "debug", "info", "warning", "error", "off"],
-           "--log-format": ["text", "json"]}
+           "--log-format": ["text", "json"], "--limits": ["laptop", "shared", "server"]}
 HEADER = "# SPDX-License-Identifier: Apache-2.0\n# Made from --help by tools/packaging/manual.\n"
 # NICs of the daemon that the environment names.
 LIST_DEVICES = 'ls "${UROCE_SOCKET:-/run/uroce/uroced.sock}.d/sys/class/infiniband" 2>/dev/null'
@@ -101,7 +101,7 @@ def bash(parsed):
         lines.append(f"    {'|'.join(kinds['any'])}) return ;;")
     lines += ["  esac", "  case $place in"]
     for help_text in all_of(parsed):
-        words = [entry.names[0] for entry in help_text.entries("Subcommands")]
+        words = help_text.command_names()
         words += [flag for entry in help_text.flags() for flag in entry.names]
         nics = f'" $({LIST_DEVICES})"' if takes_nic(help_text) else ""
         lines.append(f"    {quoted(' '.join(help_text.words[1:]))}) words={quoted(' '.join(words))}"
@@ -135,7 +135,7 @@ def zsh(parsed):
 
     for help_text in all_of(parsed):
         commands = [described(entry.names[0], one_line(entry))
-                    for entry in help_text.entries("Subcommands")]
+                    for _, entries in help_text.command_groups() for entry in entries]
         options = [described(flag, one_line(entry)) for entry in help_text.flags()
                    for flag in entry.names]
         lines += [f"  {quoted(' '.join(help_text.words[1:]))})",
@@ -154,12 +154,12 @@ def fish(parsed):
     lines = [HEADER]
     for help_text in all_of(parsed):
         words = help_text.words[1:]
-        inner = [entry.names[0] for entry in help_text.entries("Subcommands")]
+        inner = help_text.command_names()
         condition = "; and ".join(
             [f"__fish_seen_subcommand_from {word}" for word in words]
             + ([f"not __fish_seen_subcommand_from {' '.join(inner)}"] if inner else []))
         where = f"complete -c {name}" + (f" -n {quoted(condition)}" if condition else "")
-        for entry in help_text.entries("Subcommands"):
+        for entry in (entry for _, entries in help_text.command_groups() for entry in entries):
             lines.append(f"{where} -f -a {entry.names[0]} -d {quoted(one_line(entry))}")
         if takes_nic(help_text):
             lines.append(f"{where} -x -a '(__fish_{name}_devices)'")

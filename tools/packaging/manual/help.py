@@ -17,6 +17,10 @@ class Entry:
     required: bool = False
     notes: list = field(default_factory=list)
 
+    def key(self):
+        """The key of uroced.toml that the flag sets."""
+        return self.names[-1].removeprefix("--").replace("-", "_")
+
 
 @dataclass
 class Help:
@@ -32,8 +36,21 @@ class Help:
 
     def flags(self):
         """All flags, those of every group."""
-        return [entry for name, entries in self.groups for entry in entries
-                if name not in ("Subcommands", "Positionals")]
+        return [entry for _, entries in self.groups for entry in entries
+                if entry.names[0].startswith("-")]
+
+    def command_groups(self):
+        """[(title, [Entry])] of the groups that have commands."""
+        return [(name, entries) for name, entries in self.groups
+                if name != "Positionals" and not entries[0].names[0].startswith("-")]
+
+    def command_names(self):
+        return [entry.names[0] for _, entries in self.command_groups() for entry in entries]
+
+    def settings(self):
+        """[(title, [Entry])] of the daemon's settings that are no NICs."""
+        return [(name, entries) for name, entries in self.groups
+                if name != "Options" and not name.startswith("NICs")]
 
 
 def split_entry(line, following):
@@ -89,12 +106,12 @@ def parse(words, text):
     return parsed
 
 
-def read(program, words):
-    """Help of a program and of all its commands. `program` is how to run it, ["build/uroce"], and
-    `words` how people call it: ["uroce"]."""
-    text = subprocess.run([*program, *words[1:], "--help"], capture_output=True, text=True,
+def read(program, words, flag="--help"):
+    """Help of a program and of all its commands. `program` is how to run it, ["build/uroce"],
+    `words` how people call it, ["uroce"], and `flag` prints the help."""
+    text = subprocess.run([*program, *words[1:], flag], capture_output=True, text=True,
                           check=True, stdin=subprocess.DEVNULL).stdout
     parsed = parse(words, text)
-    parsed.commands = [read(program, [*words, *entry.names])
-                       for entry in parsed.entries("Subcommands")]
+    parsed.commands = [read(program, [*words, *entry.names], flag)
+                       for _, entries in parsed.command_groups() for entry in entries]
     return parsed

@@ -27,7 +27,8 @@ def main():
         parser.add_argument(name)
     parser.add_argument("files", nargs="+")
     args = parser.parse_args()
-    helps = {"uroced": help_texts.read([*args.wrapper, args.uroced], ["uroced"]),
+    helps = {"uroced": help_texts.read([*args.wrapper, args.uroced], ["uroced"],
+                                       "--help-all"),
              "uroce": help_texts.read([*args.wrapper, args.uroce], ["uroce"])}
     texts = pages.pages(helps["uroced"], helps["uroce"])
     for path in args.files:

@@ -35,8 +35,9 @@ def entry_lines(entry):
 def flags_of(parsed, heading="#"):
     """Sections with the flags; groups of uroced keep their titles."""
     lines = []
+    with_commands = [title for title, _ in parsed.command_groups()]
     for title, entries in parsed.groups:
-        if title != "Subcommands":
+        if title not in with_commands:
             lines += [f"{heading} {title.upper()}", ""]
             lines += [line for entry in entries for line in entry_lines(entry)]
     return "\n".join(lines)
@@ -84,19 +85,23 @@ def command_page(parsed):
 
 def commands_list(parsed):
     lines = []
-    for command in parsed.commands:
-        lines += [f"*{'-'.join(command.words)}*(1)", "\t" + escape(command.description), ""]
+    descriptions = {command.words[-1]: command.description for command in parsed.commands}
+    for title, entries in parsed.command_groups():
+        lines += [f"## {title}", ""]
+        for name in (entry.names[0] for entry in entries):
+            lines += [f"*{parsed.words[0]}-{name}*(1)", "\t" + escape(descriptions[name]), ""]
     return "\n".join(lines)
 
 
 def settings_of(parsed):
     """Keys of uroced.toml: the flags, by sections."""
     lines = []
-    for title, heading in (("Daemon", "# SETTINGS"), ("Limits", "# [LIMITS]")):
-        lines += [heading, ""]
-        for entry in parsed.entries(title):
-            key = entry.names[-1].removeprefix("--").replace("-", "_")
-            if key == "config":
+    for title, entries in parsed.settings():
+        heading = title.upper().replace("LIMITS", "[LIMITS]:", 1)
+        lines += [f"# {heading}", ""]
+        for entry in entries:
+            key = entry.key()
+            if key in ("config", "limits"):
                 continue
             lines += [f"{bold(key)} = {underlined('value' if entry.value else 'true|false')}"]
             lines += ["\t" + escape(" ".join(entry.text)), ""]

@@ -5,11 +5,8 @@ import json
 VALUE = {"type": ["string", "integer", "boolean"]}
 OF_ONE = {"anyOf": [VALUE, {"type": "array", "items": {"type": "string"}},
                     {"type": "object"}]}  # cc.PARAMETER and uroce1.rate are tables.
+PROFILES = ["laptop", "shared", "server"]
 FIELDS = {"type": "object", "additionalProperties": OF_ONE}
-
-
-def key_of(entry):
-    return entry.names[-1].removeprefix("--").replace("-", "_")
 
 
 def property_of(entry):
@@ -18,21 +15,24 @@ def property_of(entry):
 
 
 def properties(entries):
-    return {key_of(entry): property_of(entry) for entry in entries}
+    return {entry.key(): property_of(entry) for entry in entries}
 
 
 def schema(uroced):
-    top = properties(uroced.entries("Daemon"))
+    top, limits = {}, {}
+    for title, entries in uroced.settings():
+        (limits if title.startswith("Limits") else top).update(properties(entries))
     del top["config"]
+    profile = top.pop("limits")
+    limits["profile"] = {**profile, "enum": PROFILES, "type": "string"}
     for entry in uroced.entries("NICs (each flag may be repeated)"):
-        if key_of(entry) == "fault":
+        if entry.key() == "fault":
             top["fault"] = {"description": " ".join(entry.text), "type": ["string", "array"],
                             "items": {"type": "string"}}
         else:
-            top[key_of(entry)] = {"description": " ".join(entry.text), "type": "array",
+            top[entry.key()] = {"description": " ".join(entry.text), "type": "array",
                                   "items": FIELDS}
-    top["limits"] = {"type": "object", "properties": properties(uroced.entries("Limits")),
-                     "additionalProperties": False}
+    top["limits"] = {"type": "object", "properties": limits, "additionalProperties": False}
     return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#",
                        "title": "uroced.toml", "type": "object", "properties": top,
                        "additionalProperties": False}, indent=2) + "\n"
