@@ -24,6 +24,7 @@
 #include "nic/settings/config.h"
 #include "nic/settings/congestion_settings.h"
 #include "nic/settings/daemon_settings.h"
+#include "nic/settings/limit_profiles.h"
 #include "nic/settings/port_settings.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/suggestion.h"
@@ -70,6 +71,10 @@ absl::Status Reconfiguration::Set(const std::string& text) {
   std::vector<Setting> settings;
   for (auto& [written, value] : words->fields) {
     std::string key = absl::StrReplaceAll(written, {{"-", "_"}});
+    if (key == kLimitsKey) {
+      return absl::FailedPreconditionError(
+          "limits: a profile is read only when the daemon starts; nothing was changed");
+    }
     if (std::find(names.begin(), names.end(), key) == names.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("config: there is no setting \"", written, "\"", Suggestion(key, names)));
@@ -84,25 +89,8 @@ absl::Status Reconfiguration::Set(const std::string& text) {
 }
 
 absl::Status Reconfiguration::SetPort(NicDevice& device, const std::string& text) {
-  const absl::StatusOr<Setting> words = SplitFields(device.name(), "port", text);
-  if (!words.ok()) return words.status();
   DeviceConfig next = device.config();
-  for (const auto& [key, value] : words->fields) {
-    absl::Status status;
-    if (key == kRateKey) {
-      status = SetRate(value, next);
-    } else if (IsCongestionKey(key)) {
-      status = nic::SetCongestion(key, value, next.congestion);
-    } else {
-      status = absl::InvalidArgumentError(
-          absl::StrCat("\"", key,
-                       "\" does not change while the daemon runs; rate, cc, cc.PRIORITY and "
-                       "cc.PARAMETER do"));
-    }
-    if (!status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(device.name(), ": ", status.message()));
-    }
-  }
+  if (absl::Status status = ChangePort(text, next); !status.ok()) return status;
   SetDevice(device, next);
   return absl::OkStatus();
 }
@@ -327,13 +315,9 @@ absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::st
   }
   NicDevice* const device = FindDevice(context_.nic, nic_name);
   if (device == nullptr) return NoNic(nic_name, context_.nic);
-  if (text == kNoFault) {
-    SetFaultOf(*device, {});
-    return absl::OkStatus();
-  }
-  const absl::StatusOr<drivers::FaultConfig> faults = drivers::ParseFault(text);
-  if (!faults.ok()) return faults.status();
-  SetFaultOf(*device, *faults);
+  DeviceConfig next = device->config();
+  if (absl::Status status = nic::SetFault(text, next); !status.ok()) return status;
+  SetFaultOf(*device, next.fault);
   return absl::OkStatus();
 }
 

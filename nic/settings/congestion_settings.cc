@@ -10,15 +10,16 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "nic/settings/config.h"
+#include "nic/settings/setting.h"
 #include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
 namespace {
 
 constexpr absl::string_view kParameterPrefix = "cc.";
+constexpr absl::string_view kProfileName = "profile";
 constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDelay;
 
 absl::Status SetProfile(absl::string_view key, const std::string& text,
@@ -56,6 +57,12 @@ absl::Status NoParameter(const std::string& name) {
                                                  "\"", Suggestion(name, names)));
 }
 
+/// The key as it is beside those of a port: "cc" of "profile", "cc.ai" of "ai".
+std::string FullKey(absl::string_view key) {
+  if (IsCongestionKey(key)) return std::string(key);
+  return key == kProfileName ? std::string(kCongestionKey) : absl::StrCat(kParameterPrefix, key);
+}
+
 }  // namespace
 
 bool IsCongestionKey(absl::string_view key) {
@@ -86,15 +93,14 @@ absl::Status SetCongestion(absl::string_view key, const std::string& text,
 }
 
 absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config) {
-  constexpr absl::string_view kProfileName = "profile";
+  absl::StatusOr<Setting> words = SplitFields(std::string(kCongestionKey), "", text);
+  if (!words.ok()) return words.status();
+  if (words->fields.empty()) return Complain(*words, "nothing is given, such as profile=delay");
+  for (auto& [key, value] : words->fields) key = FullKey(key);
+  if (absl::Status status = CheckKeysDiffer(*words); !status.ok()) return status;
   CongestionConfig changed = config;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    const std::pair<std::string, std::string> words = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    const bool is_profile = words.first == kProfileName;
-    const std::string key =
-        is_profile ? std::string(kCongestionKey) : absl::StrCat(kParameterPrefix, words.first);
-    absl::Status status = SetCongestion(key, words.second, changed);
-    if (!status.ok()) return status;
+  for (const auto& [key, value] : words->fields) {
+    if (absl::Status status = SetCongestion(key, value, changed); !status.ok()) return status;
   }
   config = std::move(changed);
   return absl::OkStatus();

@@ -29,7 +29,8 @@ struct CongestionConfig {
 };
 
 /// "cc" is the profile, "cc.3" that of priority 3, and "cc.NAME" a parameter of all; their order
-/// does not matter.
+/// does not matter. Where all keys are of congestion control, as in `uroce cc set`, "cc." may be
+/// left out, and "profile" is another name of "cc".
 inline constexpr absl::string_view kCongestionKey = "cc";
 bool IsCongestionKey(absl::string_view key);
 
@@ -37,8 +38,8 @@ bool IsCongestionKey(absl::string_view key);
 absl::Status SetCongestion(absl::string_view key, const std::string& text,
                            CongestionConfig& config);
 
-/// Applies changes such as "profile=delay,ai=300", all of them or none. Errors: those of
-/// SetCongestion.
+/// Applies changes such as "profile=delay,ai=300", with or without "cc.", all of them or none.
+/// Errors: those of SplitFields, CheckKeysDiffer and SetCongestion.
 absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config);
 
 /// The keys and values that make `config`, in their own order.

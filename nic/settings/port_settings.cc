@@ -223,7 +223,7 @@ constexpr PortField kFields[] = {
     {"host", SetHost},
     {"mtu", SetMtu},
     {"queues", SetQueues},
-    {"fault", SetFault},
+    {kFaultKey, SetFault},
     {kSelectiveRepeatKey, SetSelectiveRepeat},
     {kRateKey, SetRate},
     {"flow-control", SetFlowControl},
@@ -232,6 +232,10 @@ constexpr PortField kFields[] = {
 }  // namespace
 
 absl::Status SetFault(const std::string& text, DeviceConfig& device) {
+  if (text == "off") {
+    device.fault = {};
+    return absl::OkStatus();
+  }
   absl::StatusOr<drivers::FaultConfig> fault = drivers::ParseFault(WithCommas(text));
   if (!fault.ok()) return fault.status();
   device.fault = *std::move(fault);
@@ -261,6 +265,31 @@ absl::Status SetIcrc(const std::string& text, bool& always) {
 }
 
 std::span<const PortField> PortFields() { return kFields; }
+
+absl::Status ChangePort(const std::string& text, DeviceConfig& device) {
+  const absl::StatusOr<Setting> words = SplitFields(device.name, "port", text);
+  if (!words.ok()) return words.status();
+  if (absl::Status status = CheckKeysDiffer(*words); !status.ok()) return status;
+  DeviceConfig next = device;
+  for (const auto& [key, value] : words->fields) {
+    absl::Status status;
+    if (key == kRateKey) {
+      status = SetRate(value, next);
+    } else if (key == kFaultKey) {
+      status = SetFault(value, next);
+    } else if (IsCongestionKey(key)) {
+      status = SetCongestion(key, value, next.congestion);
+    } else {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("\"", key,
+                       "\" does not change while the daemon runs; rate, fault, cc, cc.PRIORITY and "
+                       "cc.PARAMETER do"));
+    }
+    if (!status.ok()) return Complain(*words, status.message());
+  }
+  device = std::move(next);
+  return absl::OkStatus();
+}
 
 namespace {
 

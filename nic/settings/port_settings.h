@@ -35,6 +35,7 @@ absl::Status CheckNetwork(const DeviceConfig& device);
 
 inline constexpr absl::string_view kSelectiveRepeatKey = "selective-repeat";
 inline constexpr absl::string_view kRateKey = "rate";
+inline constexpr absl::string_view kFaultKey = "fault";
 inline constexpr absl::string_view kIcrcKey = "icrc";
 
 inline constexpr uint32_t kMinMtuBytes = 352;  ///< Path MTU 256 and its headers.
@@ -47,14 +48,20 @@ struct PortField {
 };
 std::span<const PortField> PortFields();
 
-/// Those that the NICs of wires, or faults, have too.
+/// Gives the port the faults of `text` and no others; "off": none. ';' may stand for ','. The one
+/// reader of `--fault`, of the field fault and of `uroce fault set`. Errors: as ParseFault.
 absl::Status SetFault(const std::string& text, DeviceConfig& device);
+/// Those that the NICs of wires have too.
 absl::Status SetRate(const std::string& text, DeviceConfig& device);
 absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device);
 /// `text` is "always" or "needed". Of NICs on wires and switches.
 absl::Status SetIcrc(const std::string& text, bool& always);
 
-// ---- ports and wires that are added and removed while the daemon runs ----
+// ---- ports and wires that are changed, added and removed while the daemon runs ----
+
+/// Applies the fields that may change, such as "rate=5G,cc=delay", all of them or none. Errors: one
+/// line that begins with the name of the port.
+absl::Status ChangePort(const std::string& text, DeviceConfig& device);
 
 /// A port or a wire to add: what was written, and the NICs that it means.
 struct PortAddition {

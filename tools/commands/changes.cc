@@ -65,7 +65,9 @@ void AddCongestion(const Command& app, Invocation& invocation) {
   AddListing(cc, invocation, flags, "parameters", "Profile and parameters of each NIC",
              UROCE_DUMP_CC_SETTINGS);
   AddSet(cc, invocation, UROCE_CHANGE_CC, "NIC",
-         "Change profile or parameters of a NIC; connections that are there keep their profile");
+         "Change profile or parameters of a NIC, by the keys of --port with or without cc.: "
+         "profile=PROFILE, PRIORITY=PROFILE, PARAMETER=NUMBER; connections that are there keep "
+         "their profile");
   cc.SetFooter(
       "Examples: uroce cc --watch 1\n"
       "          uroce cc set uroce0 profile=dcqcn-mlx rpg_ai_rate=20");
@@ -163,7 +165,7 @@ void AddPorts(const Command& app, Invocation& invocation) {
   AddSocketFlag(port, invocation);
   AddSet(port, invocation, UROCE_CHANGE_PORT, "NIC",
          "Change what --port says of it: rate=BPS|off, cc=PROFILE, cc.PRIORITY=PROFILE, "
-         "cc.PARAMETER=NUMBER; until the next reload");
+         "cc.PARAMETER=NUMBER, fault=FAULTS|off; until the next reload");
   const ChangeCommand add =
       AddChange(port, invocation, UROCE_CHANGE_ADD_PORT, "add",
                 "Add a port by what uroced --port takes: udp=, iface=, dev=net_memif0, or "

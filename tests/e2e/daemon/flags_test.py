@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad flags and values: one line that names what is wrong, exit status 2, nothing started."""
 import os
+import re
 import tempfile
 import unittest
 
@@ -162,6 +163,31 @@ class FlagsWithADaemonTest(unittest.TestCase):
         output = run(["sh", "-c", f"cd {folder} && exec {UROCE} --socket {socket} run -- "
                       "sh -c 'cd / && ibv_devices'"])
         self.assertIn("uroce0", output)
+
+    def test_a_wrong_text_gets_the_same_words_at_the_start_and_while_it_runs(self):
+        """The three ways of faults, and of congestion control."""
+        for fault in ("drop=2", "explode=0.1", "rule=delay:2s"):
+            self.check_words(fault, [["--fault", f"uroce0:{fault}"],
+                                     ["--port", f"name=p,dev=net_null0,fault={fault}"]],
+                             [["fault", "set", "uroce0", fault],
+                              ["port", "set", "uroce0", f"fault={fault}"]])
+        for key, value in (("cc", "swift"), ("cc.3", "on"), ("cc.rpg_gd", "16"), ("cc.hai", "1")):
+            text = f"{key}={value}"
+            self.check_words(text, [["--port", f"name=p,dev=net_null0,{text}"],
+                                    ["--wire", f"a=10.1.0.1,b=10.1.0.2,{text}"]],
+                             [["cc", "set", "uroce0", text], ["port", "set", "uroce0", text],
+                              ["cc", "set", "uroce0",
+                               text.replace("cc.", "").replace("cc=", "profile=")]])
+
+    def check_words(self, text, at_start, while_it_runs):
+        commands = [[UROCED, "--socket", f"{self.lab.directory}/other", *flags]
+                    for flags in at_start] + [self.lab.a.uroce(*words) for words in while_it_runs]
+        said = set()
+        for command in commands:
+            status, output = run_status(command)
+            self.assertEqual((status, output.count("\n")), (2, 1), output)
+            said.add(re.sub(r"^(uroced?: )((--\w+|uroce0): )?", "", output))
+        self.assertEqual(len(said), 1, f"{text}: {said}")
 
     def test_what_there_is_stands_beside_what_there_is_not(self):
         for words, hint in ((("switch", "-d", "nope"), "there are none"),

@@ -81,7 +81,7 @@ TEST(PortCongestionTest, CongestionControlIsChangedByHandAsAWhole) {
   EXPECT_EQ(CongestionOf(device).rp.rpg_ai_rate, 9u);
   EXPECT_EQ(device.congestion.parameters.size(), 2u);
   for (const char* bad : {"rpg_hai_rate=60,rpg_gd=16", "rpg_hai_rate=60,profile=on", "hai=60",
-                          "rpg_hai_rate", "", "rpg_hai_rate=60,,"}) {
+                          "rpg_hai_rate", "", "rpg_hai_rate=60,rpg_hai_rate=61"}) {
     EXPECT_EQ(ChangeCongestion(bad, device.congestion).code(), absl::StatusCode::kInvalidArgument)
         << bad;
   }
