@@ -9,6 +9,7 @@ import linters
 from progress import ROOT, Progress
 
 SOAK_MINUTES = "60"
+PLANTED_BUGS = "12"
 
 
 def run_script(results, name, *arguments):
@@ -57,6 +58,13 @@ def run_soak(results, _options):
     run_script(results, "soak", "--minutes", SOAK_MINUTES)
 
 
+def run_mutations(results, _options):
+    """Some of the planted bugs, other ones each day, must be found. It builds the tests once more,
+    and again for each bug; what it finds is a test that has become blind."""
+    run_script(results, "mutations/run", "--sample", PLANTED_BUGS)
+
+
 STEPS = {"build": builds.build_release, "benches": builds.build_benches,
          "interop": run_interop, "asan": run_asan, "tidy": run_tidy, "fuzz": run_fuzz,
+         "mutations": run_mutations,
          "soak": run_soak}

@@ -8,10 +8,9 @@ import unittest
 from tree_test import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "mutations"))
-import daemon_bugs  # noqa: E402
-import packet_bugs  # noqa: E402
+import plants  # noqa: E402
 
-BUGS = packet_bugs.BUGS + daemon_bugs.BUGS
+BUGS = plants.PLANTS
 
 
 class MutationsTest(unittest.TestCase):
@@ -19,7 +18,8 @@ class MutationsTest(unittest.TestCase):
         wrong = []
         for name, _, file, text, _, _ in BUGS:
             path = ROOT / file
-            count = path.read_text(encoding="utf-8").count(text) if path.is_file() else 0
+            source = path.read_text(encoding="utf-8") if path.is_file() else ""
+            count = len(plants.places(text, source))
             if count != 1:
                 wrong.append(f"{name}: {count} times in {file}")
         self.assertEqual(wrong, [])
@@ -36,6 +36,20 @@ class MutationsTest(unittest.TestCase):
         named = {found.group(1) for *_, rule in BUGS
                  if (found := re.match(r"\[(.*)\] ", rule)) is not None}
         self.assertEqual(sorted(named - ids), [])
+
+    def test_the_readme_has_the_rule_of_each_bug(self):
+        readme = (ROOT / "tests/mutations/README.md").read_text(encoding="utf-8")
+        rows = [line for line in readme.splitlines() if line.startswith("| ")][1:]
+        self.assertEqual(rows, plants.table(), "tests/mutations/run --table")
+
+    def test_another_layout_of_a_source_is_no_other_text(self):
+        self.assertEqual(len(plants.places("  if (a)\n    b();\n", "x;\n if (a) b();\n")), 1)
+        self.assertEqual(len(plants.places("f(a, b)", "f(a,\n      b) f(a, c)")), 1)
+
+    def test_samples_of_some_weeks_have_each_bug(self):
+        seen = {plant.name for seed in range(120) for plant in plants.sample(12, seed)}
+        self.assertEqual(seen, {plant.name for plant in plants.PLANTS})
+        self.assertEqual(plants.sample(12, 5), plants.sample(12, 5))
 
     def test_each_bug_has_its_own_name(self):
         names = [name for name, *_ in BUGS]
