@@ -182,7 +182,7 @@ static void nested(void) {
   struct ibv_mr* wide = register_all_rights(&ends[0], block, BYTES);
   add_through(narrow, wide, word);
   check(ibv_dereg_mr(wide) == 0, "deregistration of the outer region");
-  /* Swapped once more, under the region that still is. */
+  /* Remapped once more, under the region that still is. */
   wide = register_all_rights(&ends[0], block, BYTES);
   add_through(narrow, wide, word);
   check(ibv_dereg_mr(wide) == 0 && ibv_dereg_mr(narrow) == 0, "deregistration of both");

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/remap.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
@@ -17,7 +17,7 @@ constexpr AddressRange kWholeFile{0, UINT64_MAX};
 /// The pages of a segment that are to be given back.
 struct Wanted {
   const SegmentExtent& extent;
-  SwappedMemory& swapped;
+  RemappedMemory& remapped;
   std::span<const AddressRange> pages;  // of the file, in rising offsets
   int64_t memfd;                        // whose pages are freed as they become private; or negative
   uint64_t bytes;  // of these pages at their first place, if none has moved or gone
@@ -63,7 +63,7 @@ bool SelectWanted(const Wanted& wanted, MappedArray<Vma>& mappings) {
 }
 
 bool AreAllInPlace(const Wanted& wanted, const MappedArray<Vma>& mappings) {
-  const AddressRange place = wanted.swapped.pages;
+  const AddressRange place = wanted.remapped.pages;
   uint64_t bytes = 0;
   for (const Vma& vma : mappings) {
     if (vma.start != place.start + vma.file_offset || vma.end > place.end) return false;
@@ -75,7 +75,7 @@ bool AreAllInPlace(const Wanted& wanted, const MappedArray<Vma>& mappings) {
 /// Finds the wanted mappings: at their first place if all are there, as nearly always, or anywhere.
 /// Then the program may have the same pages twice, and the file keeps them.
 bool FindWanted(Wanted& wanted, MappedArray<Vma>& mappings) {
-  const AddressRange all = wanted.swapped.pages;
+  const AddressRange all = wanted.remapped.pages;
   const AddressRange place{all.start + wanted.pages.front().start,
                            all.start + std::min(wanted.pages.back().end, all.end - all.start)};
   const AddressRange window{place.start - kPageBytes, place.end + kPageBytes};
@@ -88,19 +88,19 @@ bool FindWanted(Wanted& wanted, MappedArray<Vma>& mappings) {
 
 /// Pages that mremap added to the segment have no kept mapping.
 bool GiveBackMapping(const OtherThreads& others, const Vma& vma, const Wanted& wanted) {
-  const uint64_t kept = wanted.swapped.kept, length = wanted.extent.length;
+  const uint64_t kept = wanted.remapped.kept, length = wanted.extent.length;
   const uint64_t kept_bytes = kept != 0 && vma.file_offset < length ? length - vma.file_offset : 0;
   const uint64_t split = vma.end - vma.start < kept_bytes ? vma.end : vma.start + kept_bytes;
   bool is_done = true;
   if (vma.start < split) {
     uint64_t place = kept + vma.file_offset;
-    is_done = SwapBack(others, PartOf(vma, vma.start, split), wanted.memfd, place) == 0;
+    is_done = RemapBack(others, PartOf(vma, vma.start, split), wanted.memfd, place) == 0;
     // After this the kept mapping has a hole, which may be reused; its other parts are left there.
-    if (place == 0) wanted.swapped.kept = 0;
+    if (place == 0) wanted.remapped.kept = 0;
   }
   uint64_t nowhere = 0;
   if (split == vma.end) return is_done;
-  return SwapBack(others, PartOf(vma, split, vma.end), wanted.memfd, nowhere) == 0 && is_done;
+  return RemapBack(others, PartOf(vma, split, vma.end), wanted.memfd, nowhere) == 0 && is_done;
 }
 
 /// Maps the same pages of the file a second time. The start is 0 where there is no room for it.
@@ -126,32 +126,33 @@ void UnmapAgain(const Vma& vma, bool frees) {
 
 }  // namespace
 
-bool IsMapped(const SegmentExtent& extent, const SwappedMemory& swapped,
+bool IsMapped(const SegmentExtent& extent, const RemappedMemory& remapped,
               MappedArray<Vma>& mappings) {
-  const AddressRange place = swapped.pages;
+  const AddressRange place = remapped.pages;
   if (FindMaps(place, place, mappings) != 0) return true;
   return std::any_of(mappings.begin(), mappings.end(),
                      [&extent](const Vma& vma) { return IsOf(vma, extent); });
 }
 
-bool GiveBack(const OtherThreads& others, const SegmentExtent& extent, SwappedMemory& swapped,
+bool GiveBack(const OtherThreads& others, const SegmentExtent& extent, RemappedMemory& remapped,
               MappedArray<Vma>& mappings) {
   Wanted wanted{.extent = extent,
-                .swapped = swapped,
+                .remapped = remapped,
                 .pages = {&kWholeFile, 1},
-                .memfd = HeldFile(extent, swapped),
-                .bytes = extent.length - swapped.returned_bytes};
+                .memfd = HeldFile(extent, remapped),
+                .bytes = extent.length - remapped.returned_bytes};
   bool is_done = FindWanted(wanted, mappings);
   if (is_done) {
     for (const Vma& vma : mappings) is_done &= GiveBackMapping(others, vma, wanted);
   }
-  if (swapped.kept != 0) SystemCall(SYS_munmap, swapped.kept, extent.length);
+  if (remapped.kept != 0) SystemCall(SYS_munmap, remapped.kept, extent.length);
   return is_done;
 }
 
-void GiveBackPages(const OtherThreads& others, const SegmentExtent& extent, SwappedMemory& swapped,
-                   std::span<const AddressRange> pages, MappedArray<Vma>& mappings) {
-  Wanted wanted{.extent = extent, .swapped = swapped, .pages = pages, .memfd = -1, .bytes = 0};
+void GiveBackPages(const OtherThreads& others, const SegmentExtent& extent,
+                   RemappedMemory& remapped, std::span<const AddressRange> pages,
+                   MappedArray<Vma>& mappings) {
+  Wanted wanted{.extent = extent, .remapped = remapped, .pages = pages, .memfd = -1, .bytes = 0};
   for (const AddressRange& range : pages) wanted.bytes += range.end - range.start;
   if (!FindWanted(wanted, mappings)) return;
   bool is_done = true;
@@ -162,7 +163,7 @@ void GiveBackPages(const OtherThreads& others, const SegmentExtent& extent, Swap
   }
   // Not earlier: the program may have mapped the same pages twice.
   for (const Vma& vma : mappings) UnmapAgain(vma, is_done);
-  if (is_done) swapped.returned_bytes += wanted.bytes;
+  if (is_done) remapped.returned_bytes += wanted.bytes;
 }
 
 }  // namespace uroce::memory

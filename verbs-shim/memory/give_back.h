@@ -6,28 +6,29 @@
 
 #include "verbs-shim/memory/mapped_array.h"
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/remap.h"
 #include "verbs-shim/memory/segment_table.h"
-#include "verbs-shim/memory/swap.h"
 
 namespace uroce::memory {
 
 /// Makes all that the program still has mapped of the segment `extent`, at any address, private
-/// memory of the same contents. `swapped.kept` is mapped back, or unmapped. Other threads wait
+/// memory of the same contents. `remapped.kept` is mapped back, or unmapped. Other threads wait
 /// meanwhile. False: some of it stays the segment's, and nothing is lost: the kernel has no memory,
 /// or the program has its own userfaultfd there. `mappings` is scratch space. Where the shim holds
 /// the segment's file, it frees the pages there as they become private: then this needs memory for
 /// one chunk besides.
 [[nodiscard]] bool GiveBack(const OtherThreads& others, const SegmentExtent& extent,
-                            SwappedMemory& swapped, MappedArray<Vma>& mappings);
+                            RemappedMemory& remapped, MappedArray<Vma>& mappings);
 
 /// Does the same for some pages of a segment that stays: `pages` of its file, in rising offsets.
 /// These pages use no memory in the file afterwards, if none of them stays the segment's.
-void GiveBackPages(const OtherThreads& others, const SegmentExtent& extent, SwappedMemory& swapped,
-                   std::span<const AddressRange> pages, MappedArray<Vma>& mappings);
+void GiveBackPages(const OtherThreads& others, const SegmentExtent& extent,
+                   RemappedMemory& remapped, std::span<const AddressRange> pages,
+                   MappedArray<Vma>& mappings);
 
-/// Whether a part of the segment's mapping lies where it was swapped. True also where the kernel
+/// Whether a part of the segment's mapping lies where it was remapped. True also where the kernel
 /// does not tell. `mappings` is scratch space.
-bool IsMapped(const SegmentExtent& extent, const SwappedMemory& swapped,
+bool IsMapped(const SegmentExtent& extent, const RemappedMemory& remapped,
               MappedArray<Vma>& mappings);
 
 }  // namespace uroce::memory

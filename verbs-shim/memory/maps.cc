@@ -280,8 +280,8 @@ int FindMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
 namespace {
 
 constexpr uint64_t kDefaultLimit = 65530;  // The kernel's default.
-constexpr uint64_t kMapsPerSwap = 3;       // It may cut a mapping into three, and keeps one.
-constexpr uint64_t kMostSwaps = 1024;
+constexpr uint64_t kMapsPerRemap = 3;      // It may cut a mapping into three, and keeps one.
+constexpr uint64_t kMostRemaps = 1024;
 // Refusals until the next count: counting tens of thousands of mappings takes tens of ms.
 constexpr uint32_t kRefusals = 256;
 
@@ -303,8 +303,8 @@ uint64_t ReadLimit() {
 uint32_t MapBudget::Share(uint64_t used, uint64_t limit) {
   const uint64_t usable = limit - limit / 8;
   if (used >= usable) return 0;
-  const uint64_t swaps = (usable - used) / kMapsPerSwap;
-  return static_cast<uint32_t>(swaps < kMostSwaps ? swaps : kMostSwaps);
+  const uint64_t remaps = (usable - used) / kMapsPerRemap;
+  return static_cast<uint32_t>(remaps < kMostRemaps ? remaps : kMostRemaps);
 }
 
 bool MapBudget::Take() {

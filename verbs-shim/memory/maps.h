@@ -80,12 +80,12 @@ VmaKind KindOf(const Vma& vma, std::string_view name);
 // ---- How many mappings the shim may add ----
 
 /// A process may have at most vm.max_map_count mappings. At the limit the kernel also refuses the
-/// program's next malloc or thread. So swaps stop while an eighth of the mappings is still free. Of
-/// static storage; used under the lock of the registrations.
+/// program's next malloc or thread. So remaps stop while an eighth of the mappings is still free.
+/// Of static storage; used under the lock of the registrations.
 class MapBudget {
  public:
-  /// Whether one more swap fits. Reads the kernel's files from time to time: once per thousand
-  /// swaps in a program with few mappings.
+  /// Whether one more remap fits. Reads the kernel's files from time to time: once per thousand
+  /// remaps in a program with few mappings.
   [[nodiscard]] bool Take();
 
   /// How many mappings we may add to a process that has `used` of `limit`, before the next count.
@@ -93,7 +93,7 @@ class MapBudget {
   static uint32_t Share(uint64_t used, uint64_t limit);
 
  private:
-  uint32_t left_ = 0;  // swaps
+  uint32_t left_ = 0;  // remaps
   uint32_t refusals_ = 0;
 };
 

@@ -14,14 +14,14 @@
 #include "verbs-shim/memory/backing_file.h"
 #include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/registry.h"
-#include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/remap.h"
 #include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/memory/threads.h"
 
 namespace uroce::memory {
 
 // ---- Registration ----
-// Examines the memory, plans, swaps pages for segments, and tells the daemon.
+// Examines the memory, plans, remaps pages for segments, and tells the daemon.
 
 namespace {
 
@@ -57,7 +57,7 @@ int CheckRequest(const MemoryRequest& request) {
   return CheckAccess(request.access);
 }
 
-/// valgrind preloads its own library. valgrind would take swapped pages as defined and addressable
+/// valgrind preloads its own library. valgrind would take remapped pages as defined and addressable
 /// as a whole, whatever it knew of the bytes before.
 bool IsUnderValgrind() {
   const char* preloaded = secure_getenv("LD_PRELOAD");
@@ -123,7 +123,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
       .static_tls_bytes = tls_bytes,
       .stack_pointer = reinterpret_cast<uint64_t>(__builtin_frame_address(0))};
   if (!FindUntouchable(threads, registry.untouchable)) return ENOMEM;
-  if (!registry.untouchable.Append(SwapStack())) return ENOMEM;
+  if (!registry.untouchable.Append(RemapStack())) return ENOMEM;
   if (HasSharedMapping(registry) && !registry.segments.ListLive(daemon.connection, registry.live)) {
     return ENOMEM;
   }
@@ -133,7 +133,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   return Plan(plan, facts, registry.parts);
 }
 
-/// Whether the pages are the program's own, and not a segment's from an earlier swap.
+/// Whether the pages are the program's own, and not a segment's from an earlier remap.
 bool IsPrivate(const RegionPart& part) { return part.vma->kind != VmaKind::kSegment; }
 
 /// Whether the private mapping of `part` is kept, to be mapped back. Its move would be visible to
@@ -149,8 +149,8 @@ int64_t HeldCopy(uint64_t length, int memfd) {
 
 /// Maps `grant`'s memfd over the pages of `part`, and enters it into the table. On an errno nothing
 /// has changed.
-int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
-            const SegmentGrant& grant, uint32_t& index) {
+int RemapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
+             const SegmentGrant& grant, uint32_t& index) {
   SegmentExtent extent{.device = 0,
                        .inode = 0,
                        .offset = 0,
@@ -159,24 +159,24 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
   if (!IdentityOf(grant.memfd, extent.device, extent.inode)) return EBADF;
   index = registry.segments.Add(daemon.connection, extent, UROCE_MR_MAPPED, grant.handle);
   if (index == SegmentTable::kNone) return ENOMEM;
-  const SwapRequest swap{.pages = part.pages,
-                         .protection = part.protection,
-                         .memfd = grant.memfd,
-                         .is_private = IsPrivate(part),
-                         .keep = KeepsMapping(registry, part),
-                         .checks_pins = IsPrivate(part) && registry.SeesPins()};
+  const RemapRequest remap{.pages = part.pages,
+                           .protection = part.protection,
+                           .memfd = grant.memfd,
+                           .is_private = IsPrivate(part),
+                           .keep = KeepsMapping(registry, part),
+                           .checks_pins = IsPrivate(part) && registry.SeesPins()};
   registry.places.Add(part.pages);
-  SwapResult result;
-  const int error = SwapPages(registry.OthersForSwap(part.pages), swap, result);
+  RemapResult result;
+  const int error = RemapPages(registry.OthersForRemap(part.pages), remap, result);
   if (error != 0) {
     if (!result.stays) registry.places.Remove(part.pages);
     registry.segments.Remove(index);
     return error;
   }
-  registry.segments.NoteSwap(index, {.pages = part.pages,
-                                     .kept = result.kept,
-                                     .returned_bytes = 0,
-                                     .memfd = HeldCopy(extent.length, grant.memfd)});
+  registry.segments.NoteRemap(index, {.pages = part.pages,
+                                      .kept = result.kept,
+                                      .returned_bytes = 0,
+                                      .memfd = HeldCopy(extent.length, grant.memfd)});
   return 0;
 }
 
@@ -197,15 +197,15 @@ void Refer(Registry& registry, const Daemon& daemon, uint32_t index, uint64_t fi
   MakeCopied(part, UROCE_WHY_REFUSED);
 }
 
-uroce_mr_reason WhyNotSwapped(int error) {
+uroce_mr_reason WhyNotRemapped(int error) {
   if (error == EBUSY) return UROCE_WHY_PINNED;
   return error == ENOMEM ? UROCE_WHY_MANY_MAPPINGS : UROCE_WHY_REFUSED;
 }
 
-/// Makes a part to be swapped live, or copied where a swap is impossible: writers cannot be made to
-/// wait, the kernel refuses (vm.max_map_count reached), or the daemon has no memory for it.
-void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
-              MemoryRegistration& registration) {
+/// Makes a part to be remapped live, or copied where a remap is impossible: writers cannot be made
+/// to wait, the kernel refuses (vm.max_map_count reached), or the daemon has no memory for it.
+void RemapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
+               MemoryRegistration& registration) {
   const uroce_mr_reason reason = registry.WhyNotWait(part.pages);
   if (reason != UROCE_WHY_NONE) return MakeCopied(part, reason);
   if (!registry.map_budget.Take()) return MakeCopied(part, UROCE_WHY_MANY_MAPPINGS);
@@ -216,10 +216,10 @@ void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
     return MakeCopied(part, UROCE_WHY_DAEMON_LIMIT);
   }
   uint32_t index;
-  const int error = SwapFor(registry, daemon, part, grant, index);
+  const int error = RemapFor(registry, daemon, part, grant, index);
   if (error != 0) {
     (void)daemon.destroy_segment(daemon.connection, grant.handle);
-    MakeCopied(part, WhyNotSwapped(error));
+    MakeCopied(part, WhyNotRemapped(error));
   } else {
     Refer(registry, daemon, index, part.addr - part.pages.start, part, registration);
   }
@@ -274,10 +274,10 @@ bool HasPart(const Registry& registry, PartKind kind) {
   return false;
 }
 
-/// Has pages copied that may be pinned, where the swap would not see it.
+/// Has pages copied that may be pinned, where the remap would not see it.
 void KeepPinned(Registry& registry) {
   const auto is_blind = [&registry](const RegionPart& part) {
-    return part.kind == PartKind::kSwap && !(IsPrivate(part) && registry.SeesPins());
+    return part.kind == PartKind::kRemap && !(IsPrivate(part) && registry.SeesPins());
   };
   const bool is_any_blind = std::any_of(registry.parts.begin(), registry.parts.end(), is_blind);
   if (!is_any_blind || !registry.MustStay()) return;
@@ -296,7 +296,7 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
   }
   KeepPinned(registry);
   for (RegionPart& part : registry.parts) {
-    if (part.kind == PartKind::kSwap) SwapPart(registry, daemon, part, registration);
+    if (part.kind == PartKind::kRemap) RemapPart(registry, daemon, part, registration);
     if (part.kind == PartKind::kShare) {
       SharePart(registry, daemon, needs_write, part, registration);
     }
@@ -329,7 +329,7 @@ int CheckFilePages(const Registry& registry) {
     const int64_t result =
         SystemCall(SYS_madvise, start, PageUp(part.addr + part.length) - start, MADV_POPULATE_READ);
     if (result == -EFAULT) return EFAULT;
-    const AddressRange own = SwapStack();  // An older kernel does not know the advice here either.
+    const AddressRange own = RemapStack();  // An older kernel does not know the advice here either.
     if (result == -EINVAL &&
         SystemCall(SYS_madvise, own.start, kPageBytes, MADV_POPULATE_READ) == 0) {
       return EFAULT;
@@ -351,7 +351,7 @@ uint64_t LimitedBytes(const Registry& registry) {
   return bytes;
 }
 
-uint32_t HowSwapped(const Registry& registry, uint32_t mode) {
+uint32_t HowRemapped(const Registry& registry, uint32_t mode) {
   const bool is_signal = registry.support.origin == FaultSupport::Origin::kSignal;
   return is_signal && mode == UROCE_MR_MAPPED ? UROCE_WHY_NO_USERFAULTFD : UROCE_WHY_NONE;
 }
@@ -365,7 +365,7 @@ uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
   segment.reason = part.reason;
   if (part.kind == PartKind::kLive) {
     segment.mode = registry.segments.mode(part.segment);
-    segment.reason = HowSwapped(registry, segment.mode);
+    segment.reason = HowRemapped(registry, segment.mode);
     segment.segment = registry.segments.handle(part.segment);
     segment.segment_offset = part.file_offset - registry.segments.file_offset(part.segment);
   }
@@ -553,7 +553,7 @@ int64_t AdvisePieces(const Registry& registry, AddressRange range, int advice) {
 int64_t Advise(uint64_t address, uint64_t length, int advice) {
   const AddressRange range{address, PageUp(address + length)};
   const bool is_plain =
-      address % kPageBytes != 0 || range.end <= range.start || !MayBeSwapped(range);
+      address % kPageBytes != 0 || range.end <= range.start || !MayBeRemapped(range);
   if (is_plain) return SystemCall(SYS_madvise, address, length, advice);
   const RegistryVisit registry;
   if (registry.is_own()) return SystemCall(SYS_madvise, address, length, advice);

@@ -17,7 +17,7 @@ bool HasCountedPins();
 bool HasPinningFile();
 
 /// Whether pages of this process may be pinned, as far as it can be told without a look at the
-/// pages. SwapPages() can look at them.
+/// pages. RemapPages() can look at them.
 inline bool MayHavePins() { return HasCountedPins() || HasPinningFile(); }
 
 }  // namespace uroce::memory

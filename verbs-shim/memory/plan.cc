@@ -44,11 +44,11 @@ bool IsSameFile(const Vma& left, const Vma& right) {
   return left.inode == right.inode && left.device == right.device;
 }
 
-/// Extends `last` by `next`, if one part can describe both. Swaps are of one mapping each.
+/// Extends `last` by `next`, if one part can describe both. Remaps are of one mapping each.
 bool Join(RegionPart& last, const RegionPart& next) {
   if (last.kind != next.kind || last.addr + last.length != next.addr) return false;
   if (last.kind == PartKind::kCopied && last.reason != next.reason) return false;
-  if (last.kind == PartKind::kSwap) return false;
+  if (last.kind == PartKind::kRemap) return false;
   if (last.kind == PartKind::kShare) {
     if (!IsSameFile(*last.vma, *next.vma)) return false;
     if (last.file_offset + last.length != next.file_offset) return false;
@@ -178,11 +178,11 @@ class Planner {
       return AddCopied(piece.start, piece.end, is_first ? why_first : why_last);
     }
     if (piece.start < pages.start) AddCopied(piece.start, pages.start, why_first);
-    AddSwap(vma, pages, {Max(piece.start, pages.start), Min(piece.end, pages.end)});
+    AddRemap(vma, pages, {Max(piece.start, pages.start), Min(piece.end, pages.end)});
     if (pages.end < piece.end) AddCopied(pages.end, piece.end, why_last);
   }
 
-  /// Why a page that the region covers in part may not be swapped; kNone if it may.
+  /// Why a page that the region covers in part may not be remapped; kNone if it may.
   uroce_mr_reason WhyNotWhole(const Vma& vma, uint64_t page) const {
     if (request_.policy == MrPolicy::kMapped) return UROCE_WHY_NONE;
     if (vma.kind == VmaKind::kHeap || MayLieInArena(page)) return UROCE_WHY_HEAP_PAGE;
@@ -209,9 +209,9 @@ class Planner {
     Append(CopiedPart(start, end, reason));
   }
 
-  void AddSwap(const Vma& vma, AddressRange pages, AddressRange bytes) {
+  void AddRemap(const Vma& vma, AddressRange pages, AddressRange bytes) {
     RegionPart part = CopiedPart(bytes.start, bytes.end, UROCE_WHY_NONE);
-    part.kind = PartKind::kSwap;
+    part.kind = PartKind::kRemap;
     part.vma = &vma;
     part.protection = ProtectionOf(vma);
     part.pages = pages;

@@ -17,7 +17,7 @@ enum class MrPolicy : uint8_t { kAutomatic, kMapped, kCopied };
 /// How the daemon reaches one part of a region.
 enum class PartKind : uint8_t {
   kCopied,  // accessed through /proc/self/mem
-  kSwap,    // private pages, to be replaced by a new segment
+  kRemap,   // private pages, to be replaced by a new segment
   kShare,   // pages of a shared file, to be lent to the daemon
   kLive,    // pages that already are a segment the daemon maps
 };
@@ -27,9 +27,9 @@ struct RegionPart {
   uint64_t length;  // bytes of the region in this part
   PartKind kind;
   uroce_mr_reason reason;  // kCopied: the reason
-  int protection;          // kSwap: PROT_* of the pages
-  AddressRange pages;      // kSwap: the pages that are replaced; they hold [addr, addr + length)
-  const Vma* vma;          // kSwap, kShare: the mapping, or the first of several
+  int protection;          // kRemap: PROT_* of the pages
+  AddressRange pages;      // kRemap: the pages that are replaced; they hold [addr, addr + length)
+  const Vma* vma;          // kRemap, kShare: the mapping, or the first of several
   uint32_t segment;        // kLive: its index in the table of segments
   uint64_t file_offset;    // kShare, kLive: where addr lies in the file
 };
@@ -55,8 +55,8 @@ struct PlanRequest {
   AddressRange region;
   bool needs_write;  // some access flag lets the daemon write
   MrPolicy policy;
-  bool knows_threads;        // stacks are known; if false, no private memory is swapped
-  bool whole_partial_pages;  // pages that the region covers in part may be swapped whole: then
+  bool knows_threads;        // stacks are known; if false, no private memory is remapped
+  bool whole_partial_pages;  // pages that the region covers in part may be remapped whole: then
                              // threads that write to the rest wait, and get no EFAULT
   uint32_t max_parts;
 };
@@ -76,11 +76,11 @@ AddressRange PlanWindow(AddressRange region);
 /// Splits `request.region` into parts, in rising addresses and without gaps.
 /// Errors: EFAULT where memory is missing or does not allow the access, ENOMEM.
 ///
-/// Never swapped: stacks and thread-local storage (after a fork, parent and child would run on one
-/// swapped stack); memory that is not private, anonymous and writable; and pages covered only in
+/// Never remapped: stacks and thread-local storage (after a fork, parent and child would run on one
+/// remapped stack); memory that is not private, anonymous and writable; and pages covered only in
 /// part that lie in the brk heap or in a glibc arena, because glibc's own fork writes there, in the
 /// child, before any handler runs. When in doubt, a part is copied. Shared memory is lent without a
-/// swap. After `max_parts` - 1 parts the remaining range is copied.
+/// remap. After `max_parts` - 1 parts the remaining range is copied.
 [[nodiscard]] int Plan(const PlanRequest& request, const PlanFacts& facts,
                        MappedArray<RegionPart>& parts);
 

@@ -9,8 +9,8 @@
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/pins.h"
 #include "verbs-shim/memory/process_files.h"
+#include "verbs-shim/memory/remap.h"
 #include "verbs-shim/memory/segment_table.h"
-#include "verbs-shim/memory/swap.h"
 #include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/memory/threads.h"
 #include "verbs-shim/memory/write_protection.h"
@@ -26,8 +26,8 @@ constexpr uint32_t kFewRetained = 64;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_t owner = 0;      // of `mutex`; each thread only compares it with itself
 bool is_forking = false;  // a thread is about to fork, or just has forked
-constinit SwappedPlaces swapped_places;
-constinit Registry registry{.places = swapped_places};
+constinit RemappedPlaces remapped_places;
+constinit Registry registry{.places = remapped_places};
 constinit ForkCopy fork_copy;
 
 void Lock() {
@@ -105,7 +105,7 @@ void Registry::ClearFacts() {
   parts.Clear();
 }
 
-OtherThreads Registry::OthersForSwap(AddressRange pages) {
+OtherThreads Registry::OthersForRemap(AddressRange pages) {
   futexes.Clear();
   if (!is_alone()) (void)FindFutexes(threads.span(), pages, futexes);
   const bool is_signal = support.origin == FaultSupport::Origin::kSignal;
@@ -143,21 +143,21 @@ void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
 }
 
 void Registry::EndSegment(const Daemon& daemon, uint32_t segment) {
-  const bool is_swap = segments.mode(segment) == UROCE_MR_MAPPED;
-  if (is_swap && MustStay()) return Retain(daemon, segment);
-  Release(daemon, segment, is_swap && CanWait());
+  const bool is_remap = segments.mode(segment) == UROCE_MR_MAPPED;
+  if (is_remap && MustStay()) return Retain(daemon, segment);
+  Release(daemon, segment, is_remap && CanWait());
 }
 
 // An error of the daemon means that the connection has ended, and its segments with it.
 void Registry::Release(const Daemon& daemon, uint32_t segment, bool gives_back) {
   (void)daemon.destroy_segment(daemon.connection, segments.handle(segment));
   const SegmentExtent& extent = segments.extent(segment);
-  SwappedMemory& swapped = segments.swapped(segment);
+  RemappedMemory& remapped = segments.remapped(segment);
   if (gives_back) {
-    const OtherThreads others = OthersForReturn(swapped.pages);
-    if (GiveBack(others, extent, swapped, returned)) places.Remove(swapped.pages);
-  } else if (swapped.kept != 0) {
-    SystemCall(SYS_munmap, swapped.kept, extent.length);
+    const OtherThreads others = OthersForReturn(remapped.pages);
+    if (GiveBack(others, extent, remapped, returned)) places.Remove(remapped.pages);
+  } else if (remapped.kept != 0) {
+    SystemCall(SYS_munmap, remapped.kept, extent.length);
   }
   segments.Remove(segment);
 }
@@ -175,7 +175,7 @@ void Registry::ReleaseRetained(const Daemon& daemon) {
   for (uint32_t segment = 0; segment < segments.end_index(); ++segment) {
     if (!segments.IsRetained(segment) || segments.connection(segment) != daemon.connection)
       continue;
-    if (gives_back || !IsMapped(segments.extent(segment), segments.swapped(segment), returned)) {
+    if (gives_back || !IsMapped(segments.extent(segment), segments.remapped(segment), returned)) {
       Release(daemon, segment, gives_back);
     } else {
       ++retained;
@@ -195,8 +195,8 @@ void Registry::GiveBackUnreferenced(const Daemon& daemon, const PageReference& d
                                                   .offset = pages.start,
                                                   .length = pages.end - pages.start});
   }
-  SwappedMemory& swapped = segments.swapped(dropped.segment);
-  GiveBackPages(OthersForReturn(swapped.pages), segments.extent(dropped.segment), swapped,
+  RemappedMemory& remapped = segments.remapped(dropped.segment);
+  GiveBackPages(OthersForReturn(remapped.pages), segments.extent(dropped.segment), remapped,
                 unreferenced.span(), returned);
 }
 
@@ -244,6 +244,6 @@ RegistryVisit::~RegistryVisit() {
 Registry* RegistryVisit::operator->() const { return &registry; }
 Registry& RegistryVisit::operator*() const { return registry; }
 
-bool MayBeSwapped(AddressRange range) { return registry.places.MayMeet(range); }
+bool MayBeRemapped(AddressRange range) { return registry.places.MayMeet(range); }
 
 }  // namespace uroce::memory

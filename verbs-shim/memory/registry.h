@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the process's registrations, its lock, and an approximate set of the swapped pages
+// The state of the process's registrations, its lock, and an approximate set of the remapped pages
 // for callers that must not wait for the lock.
 #pragma once
 
@@ -8,18 +8,18 @@
 #include "verbs-shim/memory/daemon.h"
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/plan.h"
+#include "verbs-shim/memory/remap.h"
 #include "verbs-shim/memory/segment_table.h"
-#include "verbs-shim/memory/swap.h"
 #include "verbs-shim/memory/threads.h"
 
 namespace uroce::memory {
 
-// ---- An approximate set of the swapped pages ----
+// ---- An approximate set of the remapped pages ----
 
-/// Counts swaps by address. One counter stands for 2 MB of addresses, and for others at multiples
+/// Counts remaps by address. One counter stands for 2 MB of addresses, and for others at multiples
 /// of some 128 GB from them. Written under the lock of the registrations, read by any thread. Pages
 /// that mremap has moved are not counted at their new address.
-class SwappedPlaces {
+class RemappedPlaces {
  public:
   void Add(AddressRange pages) { Change(pages, 1); }
   void Remove(AddressRange pages) { Change(pages, UINT32_MAX); }
@@ -66,8 +66,9 @@ class SwappedPlaces {
 /// One per process. All members are used under the lock.
 struct Registry {
   SegmentTable segments;
-  SwappedPlaces& places;  // a separate object, so that its zeros take no room in the library's file
-  uint32_t epoch = 0;     // how many forks lie between this process and the first one
+  RemappedPlaces&
+      places;          // a separate object, so that its zeros take no room in the library's file
+  uint32_t epoch = 0;  // how many forks lie between this process and the first one
 
   bool has_policy = false;
   MrPolicy policy = MrPolicy::kAutomatic;
@@ -102,18 +103,18 @@ struct Registry {
   void ClearFacts();
   /// Whether this is the only thread, as far as the last ListThreads() knows.
   bool is_alone() const { return threads.size() == 1; }
-  /// For a swap of `pages`, after ListThreads().
-  OtherThreads OthersForSwap(AddressRange pages);
+  /// For a remap of `pages`, after ListThreads().
+  OtherThreads OthersForRemap(AddressRange pages);
   /// Why writers to `pages` could not be made to wait; NONE if they can. May look at all threads.
   uroce_mr_reason WhyNotWait(AddressRange pages);
 
-  /// Whether SwapPages() sees which private pages are pinned.
+  /// Whether RemapPages() sees which private pages are pinned.
   bool SeesPins() const {
     return support.moves_pages && (support.kernel_mode || is_alone()) &&
            policy != MrPolicy::kMapped;
   }
   /// Whether pages of the program may be pinned, as far as its open files tell: none is replaced by
-  /// another then, unless SwapPages() sees that it is free.
+  /// another then, unless RemapPages() sees that it is free.
   bool MustStay() const;
 
   /// Ends a reference. Pages that no other reference covers become private to the program again.
@@ -138,7 +139,7 @@ struct Registry {
 };
 
 /// Whether a page of `range` may be a segment's, used or not. Any thread; needs no lock.
-bool MayBeSwapped(AddressRange range);
+bool MayBeRemapped(AddressRange range);
 
 /// Holds the registry for a scope. The thread cannot be cancelled in it: it would keep the lock.
 class RegistryLock {

@@ -14,10 +14,10 @@ namespace uroce::memory {
 
 // ---- Segments, and references to their pages ----
 
-int64_t HeldFile(const SegmentExtent& extent, const SwappedMemory& swapped) {
+int64_t HeldFile(const SegmentExtent& extent, const RemappedMemory& remapped) {
   uint64_t device, inode;
-  if (swapped.memfd < 0 || !IdentityOf(static_cast<int>(swapped.memfd), device, inode)) return -1;
-  return device == extent.device && inode == extent.inode ? swapped.memfd : -1;
+  if (remapped.memfd < 0 || !IdentityOf(static_cast<int>(remapped.memfd), device, inode)) return -1;
+  return device == extent.device && inode == extent.inode ? remapped.memfd : -1;
 }
 
 uint32_t SegmentTable::Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
@@ -25,7 +25,7 @@ uint32_t SegmentTable::Add(const void* connection, const SegmentExtent& extent, 
   return entries_.Add({.connection = connection,
                        .extent = extent,
                        .mode = mode,
-                       .swapped = {},
+                       .remapped = {},
                        .handle = handle,
                        .first_reference = kNone,
                        .last_reference = kNone,
@@ -34,7 +34,7 @@ uint32_t SegmentTable::Add(const void* connection, const SegmentExtent& extent, 
 
 void SegmentTable::Remove(uint32_t index) {
   Entry& entry = entries_[index];
-  const int64_t file = HeldFile(entry.extent, entry.swapped);
+  const int64_t file = HeldFile(entry.extent, entry.remapped);
   if (file >= 0) SystemCall(SYS_close, file);
   entry.is_retained = false;
   entries_.Remove(index);
@@ -93,19 +93,19 @@ bool SegmentTable::ListUnreferenced(const PageReference& of, MappedArray<Address
 uint64_t SegmentTable::KeptFor(const Vma& vma, AddressRange range) const {
   const Entry* entry = Find(vma);
   const uint64_t offset = vma.file_offset + (range.start - vma.start);
-  if (entry == nullptr || entry->swapped.kept == 0) return 0;
-  return entry->extent.Holds(offset, range.end - range.start) ? entry->swapped.kept + offset : 0;
+  if (entry == nullptr || entry->remapped.kept == 0) return 0;
+  return entry->extent.Holds(offset, range.end - range.start) ? entry->remapped.kept + offset : 0;
 }
 
 uint64_t SegmentTable::KeptInPlace(const Vma& vma) const {
   const Entry* entry = Find(vma);
-  if (entry == nullptr || entry->swapped.pages.start + vma.file_offset != vma.start) return 0;
+  if (entry == nullptr || entry->remapped.pages.start + vma.file_offset != vma.start) return 0;
   return KeptFor(vma, vma.range());
 }
 
 int64_t SegmentTable::FileOf(const Vma& vma) const {
   const Entry* entry = Find(vma);
-  return entry == nullptr ? -1 : HeldFile(entry->extent, entry->swapped);
+  return entry == nullptr ? -1 : HeldFile(entry->extent, entry->remapped);
 }
 
 const SegmentTable::Entry* SegmentTable::Find(const Vma& vma) const {

@@ -15,7 +15,7 @@ namespace uroce::memory {
 // ---- Segments and references ----
 
 /// The memory that a segment replaced.
-struct SwappedMemory {
+struct RemappedMemory {
   AddressRange pages;       // their place at that time; {0, 0}: the program's own file
   uint64_t kept;            // the private mapping, which will be mapped back; or 0
   uint64_t returned_bytes;  // bytes of `pages` that are private to the program again
@@ -26,7 +26,7 @@ struct SwappedMemory {
 /// become private again. Others would cost a program too many fds.
 inline constexpr uint64_t kHeldFileBytes = 16 << 20;
 /// The file that is open for the segment. Negative: none, or the program has closed its number.
-int64_t HeldFile(const SegmentExtent& extent, const SwappedMemory& swapped);
+int64_t HeldFile(const SegmentExtent& extent, const RemappedMemory& remapped);
 
 /// The references of a region, as indices.
 class SegmentReferences {
@@ -70,14 +70,16 @@ class SegmentTable {
   /// Adds a segment; the caller adds a reference next. kNone: no memory.
   uint32_t Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
                uint32_t handle);
-  /// Records that `memory` was swapped for the segment.
-  void NoteSwap(uint32_t index, const SwappedMemory& memory) { entries_[index].swapped = memory; }
+  /// Records that `memory` was remapped for the segment.
+  void NoteRemap(uint32_t index, const RemappedMemory& memory) {
+    entries_[index].remapped = memory;
+  }
 
   /// The address of the kept mapping of `range`, a part of `vma`; 0: not all of it was kept.
   uint64_t KeptFor(const Vma& vma, AddressRange range) const;
   /// The file of `vma`, a mapping of a segment, if it is held; or a negative number.
   int64_t FileOf(const Vma& vma) const;
-  /// The same for all of `vma`, if it lies where it was swapped: only one mapping can lie there.
+  /// The same for all of `vma`, if it lies where it was remapped: only one mapping can lie there.
   uint64_t KeptInPlace(const Vma& vma) const;
 
   /// Records that a region uses `reference`. Returns its index; kNone: no memory.
@@ -104,7 +106,7 @@ class SegmentTable {
   uint32_t handle(uint32_t index) const { return entries_[index].handle; }
   uroce_mr_mode mode(uint32_t index) const { return entries_[index].mode; }
   const SegmentExtent& extent(uint32_t index) const { return entries_[index].extent; }
-  SwappedMemory& swapped(uint32_t index) { return entries_[index].swapped; }
+  RemappedMemory& remapped(uint32_t index) { return entries_[index].remapped; }
   /// The offset of the segment in its file.
   uint64_t file_offset(uint32_t index) const { return entries_[index].extent.offset; }
 
@@ -127,7 +129,7 @@ class SegmentTable {
     const void* connection;
     SegmentExtent extent;
     uroce_mr_mode mode;
-    SwappedMemory swapped;
+    RemappedMemory remapped;
     uint32_t handle;
     uint32_t first_reference;  // kNone: the entry is free
     uint32_t last_reference;

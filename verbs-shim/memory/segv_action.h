@@ -53,7 +53,7 @@ struct KernelAction {
 
 /// sigaction(SIGSEGV, next, old) of the program, whose own actions are told and changed; `next` and
 /// `old` may be null. False: no handler is in front, and the caller asks the kernel. Any thread,
-/// signal handlers too; waits while pages are swapped.
+/// signal handlers too; waits while pages are remapped.
 [[nodiscard]] bool ChangeSegvAction(const KernelAction* next, KernelAction* old);
 
 /// Does what the program's action does with this signal. Called last by the handler in front.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // System calls without libc. They do not write errno (thread-local memory, which may be
-// write-protected while a range is swapped) and are safe in a fork child and in signal handlers.
+// write-protected while a range is remapped) and are safe in a fork child and in signal handlers.
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of this process: their stacks and control blocks, which are never swapped, whether
+// The threads of this process: their stacks and control blocks, which are never remapped, whether
 // they survive a fault on memory that they write to, and what they wait on.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace uroce::memory {
 
-// ---- Stacks and thread control blocks, which are never swapped ----
+// ---- Stacks and thread control blocks, which are never remapped ----
 
 /// A thread as the kernel describes it.
 struct ThreadRecord {

@@ -410,8 +410,8 @@ void WriteProtection::Wake(bool is_replaced) {
 
 void ForgetUserfault() { userfault.Close(); }
 
-bool RunOnSwapStack(void (*function)(void*), void* argument) {
-  if (SwapStack().start == 0) return false;
+bool RunOnRemapStack(void (*function)(void*), void* argument) {
+  if (RemapStack().start == 0) return false;
   uint64_t old_mask;
   SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, &kAllSignals, &old_mask, sizeof(old_mask));
   CallOnStack(stack_base + kStackBytes, function, argument);
@@ -419,7 +419,7 @@ bool RunOnSwapStack(void (*function)(void*), void* argument) {
   return true;
 }
 
-AddressRange SwapStack() {
+AddressRange RemapStack() {
   if (stack_base == 0) {
     const int64_t base = SystemCall(SYS_mmap, 0, kStackBytes, PROT_READ | PROT_WRITE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);

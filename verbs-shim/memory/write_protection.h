@@ -50,7 +50,7 @@ void ForgetUserfault();
 
 /// Between Begin() and End() every thread that writes to the pages waits. Its write then goes to
 /// the memory that lies at the address after End(). Makes raw system calls only and writes nothing
-/// but the stack: it runs under RunOnSwapStack().
+/// but the stack: it runs under RunOnRemapStack().
 class WriteProtection {
  public:
   /// `protection` (PROT_*) is that of the pages. With kSignal the caller has prepared write
@@ -89,9 +89,9 @@ class WriteProtection {
 /// Calls `function` on a stack of this library, with all signals blocked, so that no memory but
 /// that stack is written. False when there is no such stack. Not reentrant: the caller holds the
 /// lock of the registrations.
-[[nodiscard]] bool RunOnSwapStack(void (*function)(void*), void* argument);
+[[nodiscard]] bool RunOnRemapStack(void (*function)(void*), void* argument);
 
 /// The address range of that stack, which may adjoin an application's memory.
-AddressRange SwapStack();
+AddressRange RemapStack();
 
 }  // namespace uroce::memory

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that was registered is ordinary memory again, by all that a program can see of it.
-#include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/remap.h"
 
 #include <linux/mempolicy.h>
 #include <sys/mman.h>

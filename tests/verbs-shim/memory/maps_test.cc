@@ -133,12 +133,12 @@ TEST(MapsTest, AskingLooksAroundTheRegionUpToAGap) {
 
 TEST(MapBudgetTest, AnEighthOfTheLimitIsTheProgramsOwn) {
   EXPECT_EQ(MapBudget::Share(7000, 8000), 0u);
-  EXPECT_EQ(MapBudget::Share(6998, 8000), 0u) << "a swap may take three";
+  EXPECT_EQ(MapBudget::Share(6998, 8000), 0u) << "a remap may take three";
   EXPECT_EQ(MapBudget::Share(6997, 8000), 1u);
   EXPECT_EQ(MapBudget::Share(70000, 65530), 0u);
 }
 
-TEST(MapBudgetTest, ItIsLookedAtAgainAfterAThousandSwaps) {
+TEST(MapBudgetTest, ItIsLookedAtAgainAfterAThousandRemaps) {
   EXPECT_EQ(MapBudget::Share(50, 65530), 1024u);
   EXPECT_EQ(MapBudget::Share(50, 10'000'000), 1024u);
 }

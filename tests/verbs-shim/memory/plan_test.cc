@@ -31,7 +31,7 @@ class PlanTest : public testing::Test {
     Map(start, end, "rw-s", rest.str());
   }
 
-  /// "c@1010+f0 s@2000+1000[2000-3000] f@3000+1000:0 l@4000+10#7:40": copied, swap with its pages,
+  /// "c@1010+f0 s@2000+1000[2000-3000] f@3000+1000:0 l@4000+10#7:40": copied, remap with its pages,
   /// shared with the offset in its file, live with index and offset. Or "errno N".
   std::string PlanOf(uint64_t start, uint64_t end) {
     request_.region = {start, end};
@@ -43,7 +43,7 @@ class PlanTest : public testing::Test {
       if (error != 0) break;
       text << (&part == parts.begin() ? "" : " ") << std::hex << "csfl"[static_cast<int>(part.kind)]
            << '@' << part.addr << '+' << part.length;
-      if (part.kind == PartKind::kSwap) {
+      if (part.kind == PartKind::kRemap) {
         text << '[' << part.pages.start << '-' << part.pages.end << ']';
       }
       if (part.kind == PartKind::kShare) text << ':' << part.file_offset;
@@ -89,12 +89,12 @@ class PlanTest : public testing::Test {
 
 const std::string kFault = "errno " + std::to_string(EFAULT);
 
-TEST_F(PlanTest, AnonymousPagesAreSwapped) {
+TEST_F(PlanTest, AnonymousPagesAreRemapped) {
   Map(0x10000, 0x20000, "rw-p");
   EXPECT_EQ(PlanOf(0x11000, 0x13000), "s@11000+2000[11000-13000]");
 }
 
-TEST_F(PlanTest, PartlyCoveredPagesAreSwappedWhole) {
+TEST_F(PlanTest, PartlyCoveredPagesAreRemappedWhole) {
   Map(0x10000, 0x20000, "rw-p");
   EXPECT_EQ(PlanOf(0x11010, 0x13020), "s@11010+2010[11000-14000]");
   EXPECT_EQ(PlanOf(0x11010, 0x11018), "s@11010+8[11000-12000]");
@@ -258,7 +258,7 @@ TEST_F(PlanTest, LiveSegmentsAreReusedAtAnyByte) {
   EXPECT_EQ(PlanOf(0x11010, 0x11018), "l@11010+8#3:3010");
 }
 
-TEST_F(PlanTest, NeighboursOfALiveSegmentAreSwappedBesideIt) {
+TEST_F(PlanTest, NeighboursOfALiveSegmentAreRemappedBesideIt) {
   Map(0x10000, 0x12000, "rw-p");
   MapSegment(0x12000, 0x14000, 0, 7);
   Map(0x14000, 0x16000, "rw-p");
@@ -267,19 +267,19 @@ TEST_F(PlanTest, NeighboursOfALiveSegmentAreSwappedBesideIt) {
             "s@11000+1000[11000-12000] l@12000+2000#3:0 s@14000+1000[14000-15000]");
 }
 
-TEST_F(PlanTest, SegmentsWithoutARegionAreSwappedAgain) {
+TEST_F(PlanTest, SegmentsWithoutARegionAreRemappedAgain) {
   MapSegment(0x10000, 0x18000, 0, 7);
   EXPECT_EQ(PlanOf(0x11000, 0x12000), "s@11000+1000[11000-12000]");
 }
 
-TEST_F(PlanTest, PagesBehindALiveSegmentsEndAreSwappedAgain) {
+TEST_F(PlanTest, PagesBehindALiveSegmentsEndAreRemappedAgain) {
   MapSegment(0x10000, 0x18000, 0, 7);
   AddLiveSegment(3, 7, 0x3000);
   EXPECT_EQ(PlanOf(0x12000, 0x15000), "l@12000+1000#3:2000 s@13000+2000[13000-15000]");
 }
 
 // Each has its own flags, which are to come back.
-TEST_F(PlanTest, ASwapIsOfOneMapping) {
+TEST_F(PlanTest, ARemapIsOfOneMapping) {
   Map(0x10000, 0x11000, "rw-p");
   Map(0x11000, 0x12000, "rw-p", "00000000 00:00 0     [anon:name]");
   Map(0x12000, 0x13000, "rwxp");

@@ -343,7 +343,7 @@ TEST_F(RegistrationTest, SegmentsAreSharedByRepeatedNestedAndOverlappingRegions)
   EXPECT_EQ(daemon_.segment_count(), 0u);
 }
 
-TEST_F(RegistrationTest, PagesOfADeadSegmentAreSwappedAgain) {
+TEST_F(RegistrationTest, PagesOfADeadSegmentAreRemappedAgain) {
   uint8_t* pages = MapPages(4);
   memset(pages, '1', 4 * kPageBytes);
   ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
@@ -358,7 +358,7 @@ TEST_F(RegistrationTest, PagesOfADeadSegmentAreSwappedAgain) {
   EXPECT_EQ(pages[3 * kPageBytes], '1');
 }
 
-TEST_F(RegistrationTest, NewMemoryAtAnOldAddressIsSwappedAfresh) {
+TEST_F(RegistrationTest, NewMemoryAtAnOldAddressIsRemappedAfresh) {
   uint8_t* pages = MapPages(4);
   MemoryRegistration old = {};
   ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, old), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/remap.h"
 
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -80,7 +80,7 @@ void WakeWaiters(std::span<const uint64_t> futexes) {
 
 namespace {
 
-/// One swap back: its steps, in order. Makes raw system calls only and writes nothing but this
+/// One remap back: its steps, in order. Makes raw system calls only and writes nothing but this
 /// stack.
 class Return {
  public:
@@ -203,10 +203,10 @@ class Return {
 
 namespace {
 
-/// One swap, under the same rules.
-class Swap {
+/// One remap, under the same rules.
+class Remap {
  public:
-  Swap(const OtherThreads& others, const SwapRequest& request, int64_t page_map)
+  Remap(const OtherThreads& others, const RemapRequest& request, int64_t page_map)
       : others_(others), request_(request), page_map_(page_map) {}
 
   int64_t Run() {
@@ -214,9 +214,9 @@ class Swap {
     chunk_ = {request_.pages.start, request_.pages.start};
     while (result == 0 && chunk_.end < request_.pages.end) {
       chunk_ = FirstChunk({chunk_.end, request_.pages.end});
-      result = SwapChunk();
+      result = RemapChunk();
       // Pages that are shared with a fork child look as if they were pinned.
-      if (result == -EBUSY && Unshare() == 0) result = SwapChunk();
+      if (result == -EBUSY && Unshare() == 0) result = RemapChunk();
     }
     if (result != 0) Undo();
     if (scratch_ != 0) Unmap(scratch_, ScratchBytes());
@@ -246,7 +246,7 @@ class Swap {
     return SystemCall(SYS_mprotect, scratch_, ScratchBytes(), request_.protection);
   }
 
-  int64_t SwapChunk() {
+  int64_t RemapChunk() {
     HoldWaiters(others_.futexes, chunk_);
     WriteProtection protection;
     int64_t result = Hold(protection);
@@ -419,7 +419,7 @@ class Swap {
   uint64_t Scratch() const { return scratch_ + (chunk_.start - request_.pages.start) % kHugeBytes; }
 
   const OtherThreads& others_;
-  const SwapRequest& request_;
+  const RemapRequest& request_;
   int64_t page_map_;
   UsedPages used_;
   AddressRange chunk_ = {0, 0};
@@ -429,20 +429,20 @@ class Swap {
   bool stays_ = false;
 };
 
-struct SwapCall {
+struct RemapCall {
   const OtherThreads* others;
-  const SwapRequest* request;
+  const RemapRequest* request;
   int64_t page_map;
-  SwapResult made;
+  RemapResult made;
   int64_t result;
 };
 
-void RunSwap(void* argument) {
-  auto* call = static_cast<SwapCall*>(argument);
-  Swap swap(*call->others, *call->request, call->page_map);
-  const int64_t result = swap.Run();
+void RunRemap(void* argument) {
+  auto* call = static_cast<RemapCall*>(argument);
+  Remap remap(*call->others, *call->request, call->page_map);
+  const int64_t result = remap.Run();
   call->result = result;
-  call->made = {.kept = swap.kept(), .stays = swap.stays()};
+  call->made = {.kept = remap.kept(), .stays = remap.stays()};
 }
 
 struct ReturnCall {
@@ -464,22 +464,22 @@ void RunReturn(void* argument) {
 
 }  // namespace
 
-int SwapPages(const OtherThreads& others, const SwapRequest& request, SwapResult& result) {
+int RemapPages(const OtherThreads& others, const RemapRequest& request, RemapResult& result) {
   result = {.kept = 0, .stays = false};
-  if (SwapStack().Meets(request.pages)) return ENOMEM;
-  SwapCall call{.others = &others,
-                .request = &request,
-                .page_map = OpenProcessFile(ProcessFile::kPageMap),
-                .made = {},
-                .result = -EFAULT};
-  if (!RunOnSwapStack(RunSwap, &call)) return ENOMEM;
+  if (RemapStack().Meets(request.pages)) return ENOMEM;
+  RemapCall call{.others = &others,
+                 .request = &request,
+                 .page_map = OpenProcessFile(ProcessFile::kPageMap),
+                 .made = {},
+                 .result = -EFAULT};
+  if (!RunOnRemapStack(RunRemap, &call)) return ENOMEM;
   result = call.made;
   return static_cast<int>(-call.result);
 }
 
-int SwapBack(const OtherThreads& others, const Vma& vma, int64_t memfd, uint64_t& kept) {
+int RemapBack(const OtherThreads& others, const Vma& vma, int64_t memfd, uint64_t& kept) {
   ReturnCall call{.others = &others, .vma = &vma, .memfd = memfd, .kept = kept, .result = -EFAULT};
-  if (!RunOnSwapStack(RunReturn, &call)) return ENOMEM;
+  if (!RunOnRemapStack(RunReturn, &call)) return ENOMEM;
   kept = call.kept;
   return static_cast<int>(-call.result);
 }

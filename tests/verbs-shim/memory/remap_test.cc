@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No write gets lost while pages are swapped under the threads that write to them.
-#include "verbs-shim/memory/swap.h"
+// No write gets lost while pages are remapped under the threads that write to them.
+#include "verbs-shim/memory/remap.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ struct Way {
   bool by_signal = false;
 };
 
-/// Anonymous pages and the swaps of them.
-class SwapTest : public testing::TestWithParam<Way> {
+/// Anonymous pages and the remaps of them.
+class RemapTest : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     if (GetParam().by_signal) {
@@ -58,27 +58,27 @@ class SwapTest : public testing::TestWithParam<Way> {
     support_.protects_absent = GetParam().protects_absent;
   }
 
-  /// Swaps all pages for those of a new memfd.
-  void Swap() {
+  /// Remaps all pages for those of a new memfd.
+  void Remap() {
     const int memfd = memfd_create(UROCE_SEGMENT_NAME, MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(memfd, kBytes), 0);
     const auto start = reinterpret_cast<uint64_t>(pages_);
-    const SwapRequest request{.pages = {start, start + kBytes},
-                              .protection = PROT_READ | PROT_WRITE,
-                              .memfd = memfd,
-                              .is_private = is_private_,
-                              .keep = false,
-                              .checks_pins = is_private_ && SeesPins()};
+    const RemapRequest request{.pages = {start, start + kBytes},
+                               .protection = PROT_READ | PROT_WRITE,
+                               .memfd = memfd,
+                               .is_private = is_private_,
+                               .keep = false,
+                               .checks_pins = is_private_ && SeesPins()};
     is_private_ = false;
     struct rlimit before;
     ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, may_write_files_ ? &before : &none), 0);
-    EXPECT_EQ(SwapPages({&support_, {}}, request, result_), 0);
+    EXPECT_EQ(RemapPages({&support_, {}}, request, result_), 0);
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     close(memfd);
   }
-  void SwapUnderWriters(int rounds);
+  void RemapUnderWriters(int rounds);
   bool SeesPins() const { return support_.moves_pages && support_.kernel_mode; }
 
   void MakePrivateAgain() {
@@ -94,13 +94,13 @@ class SwapTest : public testing::TestWithParam<Way> {
 
   FaultSupport support_;
   bool may_write_files_ = true;
-  bool is_private_ = true;  // no swap yet
+  bool is_private_ = true;  // no remap yet
   uint64_t* pages_ = nullptr;
-  SwapResult result_ = {};
+  RemapResult result_ = {};
 };
 
 // Each writer owns a word of every page, and all share one that they add to atomically.
-void SwapTest::SwapUnderWriters(int rounds) {
+void RemapTest::RemapUnderWriters(int rounds) {
   std::atomic<bool> stop = false;
   std::atomic<int> running = 0;
   std::vector<std::vector<uint64_t>> counts(kWriters, std::vector<uint64_t>(kPages));
@@ -117,7 +117,7 @@ void SwapTest::SwapUnderWriters(int rounds) {
     });
   }
   while (running < kWriters) std::this_thread::yield();
-  for (int round = 0; round < rounds; ++round) Swap();
+  for (int round = 0; round < rounds; ++round) Remap();
   stop = true;
   for (std::thread& writer : writers) writer.join();
   for (uint64_t page = 0; page < kPages; ++page) {
@@ -130,16 +130,16 @@ void SwapTest::SwapUnderWriters(int rounds) {
   }
 }
 
-TEST_P(SwapTest, KeepsEveryIncrementOfConcurrentWriters) { SwapUnderWriters(400); }
+TEST_P(RemapTest, KeepsEveryIncrementOfConcurrentWriters) { RemapUnderWriters(400); }
 
 // The limit is of memfds too, and its signal would end the program.
-TEST_P(SwapTest, KeepsThemWhereTheProgramMayWriteNoFiles) {
+TEST_P(RemapTest, KeepsThemWhereTheProgramMayWriteNoFiles) {
   may_write_files_ = false;
-  SwapUnderWriters(50);
+  RemapUnderWriters(50);
 }
 
 // The first write to a page that was never touched is the one that gets lost most easily.
-TEST_P(SwapTest, KeepsFirstWritesToUntouchedPages) {
+TEST_P(RemapTest, KeepsFirstWritesToUntouchedPages) {
   for (int round = 0; round < 400; ++round) {
     std::atomic<bool> is_running = false;
     std::thread writer([&] {
@@ -147,7 +147,7 @@ TEST_P(SwapTest, KeepsFirstWritesToUntouchedPages) {
       for (uint64_t page = 0; page < kPages; ++page) Word(page, 0) = page + 1;
     });
     while (!is_running) std::this_thread::yield();
-    Swap();
+    Remap();
     writer.join();
     for (uint64_t page = 0; page < kPages; ++page) {
       ASSERT_EQ(Word(page, 0), page + 1) << "round " << round;
@@ -158,7 +158,7 @@ TEST_P(SwapTest, KeepsFirstWritesToUntouchedPages) {
 
 // System calls that write into the pages wait in kernel mode; otherwise they may get EFAULT, and
 // what they report as done is done.
-TEST_P(SwapTest, KeepsWritesOfSystemCalls) {
+TEST_P(RemapTest, KeepsWritesOfSystemCalls) {
   std::atomic<bool> stop = false;
   std::atomic<uint64_t> reads = 0;
   uint64_t faults = 0, wrong = 0;
@@ -176,7 +176,7 @@ TEST_P(SwapTest, KeepsWritesOfSystemCalls) {
     }
   });
   while (reads == 0) std::this_thread::yield();
-  for (int round = 0; round < 400; ++round) Swap();
+  for (int round = 0; round < 400; ++round) Remap();
   stop = true;
   reader.join();
   close(source);
@@ -184,27 +184,27 @@ TEST_P(SwapTest, KeepsWritesOfSystemCalls) {
   EXPECT_TRUE(!GetParam().kernel_mode || faults == 0) << faults;
 }
 
-TEST_P(SwapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
+TEST_P(RemapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
   const int file = memfd_create("file", 0);
   ASSERT_EQ(ftruncate(file, kBytes), 0);
   auto* mapped =
       static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0));
   memcpy(mapped, "kept", sizeof("kept"));
   const auto start = reinterpret_cast<uint64_t>(mapped);
-  SwapRequest request{.pages = {start, start + kBytes},
-                      .protection = PROT_READ | PROT_WRITE,
-                      .memfd = -1,
-                      .is_private = true,
-                      .keep = false,
-                      .checks_pins = false};
-  EXPECT_NE(SwapPages({&support_, {}}, request, result_), 0);
+  RemapRequest request{.pages = {start, start + kBytes},
+                       .protection = PROT_READ | PROT_WRITE,
+                       .memfd = -1,
+                       .is_private = true,
+                       .keep = false,
+                       .checks_pins = false};
+  EXPECT_NE(RemapPages({&support_, {}}, request, result_), 0);
   EXPECT_STREQ(mapped, "kept");
   const auto anonymous = reinterpret_cast<uint64_t>(pages_);
   Word(3, 0) = 7;
   request.pages = {anonymous, anonymous + kBytes};
   request.keep = true;
   request.checks_pins = SeesPins();
-  EXPECT_EQ(SwapPages({&support_, {}}, request, result_), EBADF);
+  EXPECT_EQ(RemapPages({&support_, {}}, request, result_), EBADF);
   EXPECT_EQ(result_.kept, 0u) << "it came back";
   EXPECT_EQ(Word(3, 0), 7u);
   Word(3, 0) = 8;  // Not write-protected any more.
@@ -212,15 +212,15 @@ TEST_P(SwapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
   close(file);
 }
 
-TEST_P(SwapTest, TheSignalMaskIsPutBack) {
+TEST_P(RemapTest, TheSignalMaskIsPutBack) {
   sigset_t before, after;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
-  Swap();
+  Remap();
   pthread_sigmask(SIG_SETMASK, nullptr, &after);
   EXPECT_EQ(memcmp(&before, &after, sizeof(uint64_t)), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, SwapTest,
+INSTANTIATE_TEST_SUITE_P(Ways, RemapTest,
                          testing::Values(Way{"KernelMode", true, true},
                                          Way{"KernelModeBeforeLinux64", true, false},
                                          Way{"UserMode", false, true},

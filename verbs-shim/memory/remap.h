@@ -18,7 +18,7 @@ struct OtherThreads {
       futexes;  // the words in the pages on which they sleep; see FindFutexes()
 };
 
-struct SwapRequest {
+struct RemapRequest {
   AddressRange pages;
   int protection;    // PROT_* of the new mapping
   int memfd;         // its bytes from 0 on become the contents of the pages
@@ -28,8 +28,8 @@ struct SwapRequest {
                      // FaultSupport::moves_pages, and kernel_mode if there are other threads
 };
 
-/// What a swap leaves.
-struct SwapResult {
+/// What a remap leaves.
+struct RemapResult {
   uint64_t kept;  // the address of the kept mapping; 0: nothing is kept
   bool stays;  // after an error: some pages could not be made private again, and are the memfd's.
                // Their contents are right.
@@ -46,11 +46,11 @@ struct SwapResult {
 /// names), and merges with the neighbouring mappings that it was cut out of. On older kernels, and
 /// in processes with little address space, nothing is kept.
 ///
-/// Returns 0, or an errno, after which the pages are private as before, but for SwapResult::stays.
+/// Returns 0, or an errno, after which the pages are private as before, but for RemapResult::stays.
 /// EBUSY with `checks_pins`: one of the pages is pinned. Without `checks_pins`, direct I/O into the
 /// pages that began before is not delayed, as with any memory whose pages move.
-[[nodiscard]] int SwapPages(const OtherThreads& others, const SwapRequest& request,
-                            SwapResult& result);
+[[nodiscard]] int RemapPages(const OtherThreads& others, const RemapRequest& request,
+                             RemapResult& result);
 
 /// Makes the pages of `vma`, a mapping of a segment, private again, chunk by chunk. Their contents
 /// go to the private mapping at `kept`, which is mapped back in their place, or to a new mapping
@@ -58,7 +58,7 @@ struct SwapResult {
 /// `kept` becomes 0. Writers wait as above; with a null `support` the caller knows that there are
 /// none. `memfd` (or a negative number) is the segment's file: it loses each chunk that has become
 /// private. Returns 0, or an errno: then the chunks that are left are the segment's as before.
-[[nodiscard]] int SwapBack(const OtherThreads& others, const Vma& vma, int64_t memfd,
-                           uint64_t& kept);
+[[nodiscard]] int RemapBack(const OtherThreads& others, const Vma& vma, int64_t memfd,
+                            uint64_t& kept);
 
 }  // namespace uroce::memory
