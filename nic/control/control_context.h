@@ -9,8 +9,8 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/user_limits.h"
 #include "nic/capture/packet_histories.h"
+#include "nic/connections/negotiation_host.h"
 #include "nic/connections/path_services.h"
-#include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/dumps/dump_stream.h"
 
@@ -36,7 +36,7 @@ struct Services {
 
   PathServices paths;
   RdmaCmHost rdma_cm;
-  PeerAgreements peers;
+  NegotiationHost peers;
   BackgroundTasks tasks;
   LogBudget log_budget;
   HistoryRecorder histories;

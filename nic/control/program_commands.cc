@@ -8,7 +8,7 @@
 
 #include "nic/base/event_loop.h"
 #include "nic/base/user_limits.h"
-#include "nic/connections/peer_agreements.h"
+#include "nic/connections/negotiation_host.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/control/control_context.h"
 #include "nic/control/memory_socket.h"
@@ -176,9 +176,9 @@ absl::Status ProgramCommands::WithNextHop(const PathKey& path, Answer answer, Re
 absl::StatusOr<uroce_modify_qp_reply> ProgramCommands::Modified(const ModifyPlan& plan,
                                                                 const std::optional<Mac>& mac,
                                                                 FollowedPaths::Holder followed,
-                                                                peers::Holder agreement) {
+                                                                peers::Holder capabilities) {
   absl::StatusOr<uroce_modify_qp_reply> reply =
-      program().queue_pairs().ApplyModify(plan, mac, std::move(followed), std::move(agreement));
+      program().queue_pairs().ApplyModify(plan, mac, std::move(followed), std::move(capabilities));
   if (reply.ok()) context_.monitor.OnModified(client_, plan.request.handle);
   return reply;
 }
@@ -191,10 +191,10 @@ absl::Status ProgramCommands::ModifyQp(const uroce_modify_qp& request, Reply& re
   }
   const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
                                            Reply& to) {
-    const peers::Holder agreement = plan.is_reliable
-                                        ? context_.services.peers.Use(*plan.path, client_.account())
-                                        : peers::Holder();
-    return AddResult(Modified(plan, mac, std::move(followed), agreement), to);
+    const peers::Holder capabilities =
+        plan.is_reliable ? context_.services.peers.Use(*plan.path, client_.account())
+                         : peers::Holder();
+    return AddResult(Modified(plan, mac, std::move(followed), capabilities), to);
   };
   return WithNextHop(*plan->path, answer, reply);
 }

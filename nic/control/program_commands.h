@@ -67,7 +67,7 @@ class ProgramCommands {
   absl::StatusOr<uroce_modify_qp_reply> Modified(const ModifyPlan& plan,
                                                  const std::optional<Mac>& mac,
                                                  FollowedPaths::Holder followed,
-                                                 peers::Holder agreement);
+                                                 peers::Holder capabilities);
   /// Has `write` write the reply once nothing that was posted before is `unsent`: now, later, or
   /// after kLongestSend at the latest. With an adapter, posted sends leave before the system call
   /// ends, and programs rely on that.

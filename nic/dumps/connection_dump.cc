@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nic/connections/peer_agreements.h"
+#include "nic/connections/negotiation_host.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/devices/nic_device.h"
 #include "nic/dumps/object_dumps.h"
@@ -154,20 +154,20 @@ const char* StateName(peers::State state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-Json AgreementJson(const Nic& nic, const peers::Agreement& agreement, uint32_t queue_pairs) {
-  const peers::Key& key = agreement.key;
-  const bool was_heard = agreement.heard_at != Nanos(0);
+Json PeerJson(const Nic& nic, const peers::PeerCapabilities& capabilities, uint32_t queue_pairs) {
+  const peers::Key& key = capabilities.key;
+  const bool was_heard = capabilities.heard_at != Nanos(0);
   Json json;
   const NicDevice* const device = nic.DeviceAt(key.device);
   json["device"] = device == nullptr ? "" : device->name();
   json["vlan"] = key.vlan_id;
   json["local"] = FormatAddress(key.local);
   json["remote"] = FormatAddress(key.remote);
-  json["state"] = StateName(agreement.state);
-  json["agreed"] = agreement.selective_repeat() ? "selective-repeat" : "";
+  json["state"] = StateName(capabilities.state);
+  json["agreed"] = capabilities.selective_repeat() ? "selective-repeat" : "";
   json["heard_ms_ago"] = Json();
-  if (was_heard) json["heard_ms_ago"] = (Nic::Now() - agreement.heard_at).count() / 1'000'000;
-  json["restarts"] = agreement.restarts;
+  if (was_heard) json["heard_ms_ago"] = (Nic::Now() - capabilities.heard_at).count() / 1'000'000;
+  json["restarts"] = capabilities.restarts;
   json["queue_pairs"] = queue_pairs;
   return json;
 }
@@ -179,17 +179,17 @@ Json PeersJson(const Nic& nic, const std::vector<const Client*>& clients) {
   for (const Client* client : clients) {
     if (client->program() == nullptr) continue;
     client->program()->queue_pairs().ForEach([&](const QueuePairObject& object) {
-      if (object.agreement != nullptr) ++queue_pairs[object.agreement];
+      if (object.capabilities != nullptr) ++queue_pairs[object.capabilities];
     });
   }
   Json list = Json::array();
-  for (const auto& [agreement, count] : queue_pairs) {
-    list.push_back(AgreementJson(nic, *agreement, count));
+  for (const auto& [capabilities, count] : queue_pairs) {
+    list.push_back(PeerJson(nic, *capabilities, count));
   }
   return {{"peers", list}};
 }
 
-Json PeerCountersJson(const PeerAgreements& peers) {
+Json PeerCountersJson(const NegotiationHost& peers) {
   const peers::Counters& counters = peers.counters();
   return {{"questions_sent", counters.questions_sent},
           {"questions_received", counters.questions_received},

@@ -20,6 +20,6 @@ nlohmann::ordered_json ManagerJson(const RdmaCmHost& host);
 /// Each path that reliable connections of the given clients use, and what is agreed on there.
 nlohmann::ordered_json PeersJson(const Nic& nic, const std::vector<const Client*>& clients);
 /// Counts the questions and answers of all peers.
-nlohmann::ordered_json PeerCountersJson(const PeerAgreements& peers);
+nlohmann::ordered_json PeerCountersJson(const NegotiationHost& peers);
 
 }  // namespace uroce::nic

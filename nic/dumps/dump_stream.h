@@ -29,7 +29,7 @@ namespace uroce::nic {
 class Client;
 class HistoryRecorder;
 class Nic;
-class PeerAgreements;
+class NegotiationHost;
 class RdmaCmHost;
 
 /// The parts of the daemon that dumps read. All references outlive every dump.
@@ -38,7 +38,7 @@ struct DumpContext {
   Nic& nic;
   UserTurns& turns;
   const RdmaCmHost& rdma_cm;
-  const PeerAgreements& peers;
+  const NegotiationHost& peers;
   const HistoryRecorder& histories;
   /// Returns all clients in the order of their ids.
   std::function<std::vector<const Client*>()> clients;

@@ -9,7 +9,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/lifetimes.h"
 #include "nic/objects/resources.h"
-#include "nic/peers/agreements.h"
+#include "nic/peers/capability_negotiation.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
@@ -73,8 +73,8 @@ struct QueuePairObject {
   ArenaRange range;
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
   FollowedPaths::Holder followed;
-  peers::Holder agreement;  ///< With the NIC at the other end of a reliable connection; or null.
-  std::set<Gid> groups;     ///< The groups to which it is attached.
+  peers::Holder capabilities;  ///< With the NIC at the other end of a reliable connection; or null.
+  std::set<Gid> groups;        ///< The groups to which it is attached.
   datapath::QueuePair queue_pair;
 };
 

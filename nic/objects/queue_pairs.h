@@ -28,7 +28,8 @@ namespace uroce::nic {
 struct ModifyPlan {
   uroce_modify_qp request{};
   std::optional<PathKey> path;
-  bool is_reliable = false;  ///< A reliable connection, which may use an agreement with its peer.
+  bool is_reliable =
+      false;  ///< A reliable connection, whose peer may be asked for its capabilities.
 };
 
 /// Control thread.
@@ -52,11 +53,11 @@ class QueuePairs : public ProgramPart {
   /// Checks all that can be checked now, and names the path whose next hop's MAC is needed.
   absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& wanted);
   /// Applies the plan. `destination` is the MAC that the plan needs, `followed` keeps it up to date
-  /// (null if nothing does), and `agreement` says what is known of the NIC there.
+  /// (null if nothing does), and `capabilities` says what is known of the NIC there.
   absl::StatusOr<uroce_modify_qp_reply> ApplyModify(const ModifyPlan& plan,
                                                     const std::optional<Mac>& destination,
                                                     FollowedPaths::Holder followed,
-                                                    peers::Holder agreement);
+                                                    peers::Holder capabilities);
   absl::StatusOr<uroce_qp_attr> Query(uint32_t handle);
 
   // ---- multicast ----

@@ -30,7 +30,8 @@ uint32_t ActiveMtuOf(const QueuePairObject& object) {
 
 datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObject& object) {
   datapath::Attributes result;
-  result.selective_repeat = object.agreement != nullptr && object.agreement->selective_repeat();
+  result.selective_repeat =
+      object.capabilities != nullptr && object.capabilities->selective_repeat();
   result.remote_write = (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
   result.remote_read = (attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) != 0;
   result.remote_atomic = (attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0;
@@ -116,7 +117,7 @@ absl::StatusOr<ModifyPlan> QueuePairs::PlanPath(const uroce_modify_qp& request,
 absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& plan,
                                                               const std::optional<Mac>& destination,
                                                               FollowedPaths::Holder followed,
-                                                              peers::Holder agreement) {
+                                                              peers::Holder capabilities) {
   const absl::StatusOr<QueuePairObject*> found = Find(plan.request.handle);
   if (!found.ok()) return found.status();
   QueuePairObject& object = **found;
@@ -138,7 +139,7 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
     if (next == QpState::kReset) ForgetAttributes(object.attr);
     if (next == QpState::kRtr && history) object.queue_pair.set_history(std::move(history));
     Assign(wanted, object.attr);
-    if (plan.path || next == QpState::kReset) object.agreement = std::move(agreement);
+    if (plan.path || next == QpState::kReset) object.capabilities = std::move(capabilities);
     std::optional<datapath::Path> path;
     if (plan.path && destination) {
       path = ConnectedPath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);

@@ -452,7 +452,7 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
 PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
   if (!kept_.is_open()) kept_.Start(epsn_);
-  // A peer that does not understand maps, against the agreement, still understands this NAK.
+  // A peer that does not understand maps, against its answer, still understands this NAK.
   if (!acks_.gap_reported()) acks_.OweNak(epsn_, wire::kNakSequence);
   const uint32_t window = KeptWindow(settings_.mtu);
   const uint32_t ahead = std::min(Distance(epsn_, header.psn), window - 1);

@@ -366,7 +366,7 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
       if (options.workers) return RenderWorkers(*dump);
       return RenderCounters(objects, options.all) +
              RenderShared(*dump, "cm", "connection manager", options.all) +
-             RenderShared(*dump, "peers", "agreements with peers", options.all);
+             RenderShared(*dump, "peers", "capabilities of peers", options.all);
     case UROCE_DUMP_CC_SETTINGS:
       return RenderParameters(objects);
     case UROCE_DUMP_CONFIG:

@@ -145,8 +145,8 @@ void Worker::RewritePaths(PathRewriter rewrite) {
   RunForAll([&](QueuePair& qp) { impl_->objects.RewritePath(qp, rewrite); });
 }
 
-void Worker::SetSelectiveRepeat(AgreementOf agreement) {
-  RunForAll([&](QueuePair& qp) { impl_->SetSelectiveRepeat(qp, agreement); });
+void Worker::SetSelectiveRepeat(CapabilityOf capability) {
+  RunForAll([&](QueuePair& qp) { impl_->SetSelectiveRepeat(qp, capability); });
 }
 
 // Not a failure that the flight recorder keeps: the queue pair did nothing wrong, nor did its peer.

@@ -114,11 +114,11 @@ class Worker {
   /// may not, since packets whose payload is being gathered keep the headers they have.
   using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
   void RewritePaths(PathRewriter rewrite);
-  /// Calls `agreement` for every reliable connection with an address vector. It says whether the
+  /// Calls `capability` for every reliable connection with an address vector. It says whether the
   /// NIC at the other end agrees to selective repeat from now on
   /// (pipeline/transport/loss-recovery.md), or nothing where that did not change.
-  using AgreementOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
-  void SetSelectiveRepeat(AgreementOf agreement);
+  using CapabilityOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
+  void SetSelectiveRepeat(CapabilityOf capability);
 
   /// Puts this worker's queue pairs of the device in error: their works are flushed.
   void FailDevice(const Device& device);

@@ -343,9 +343,9 @@ void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue& queue) {
 }
 
 // Also updates attributes that wait for the end of a copy, since they were made before this call.
-void Worker::Impl::SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement) {
+void Worker::Impl::SetSelectiveRepeat(QueuePair& qp, CapabilityOf capability) {
   if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
-  const std::optional<bool> agreed = agreement(qp);
+  const std::optional<bool> agreed = capability(qp);
   if (!agreed) return;
   qp.core().reliable().SetSelectiveRepeat(*agreed);
   if (qp.is_waiting() && qp.waiting().modification) {

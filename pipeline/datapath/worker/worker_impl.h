@@ -105,7 +105,7 @@ struct Worker::Impl {
   void ForgetRecords(SharedReceiveQueue& queue) {
     completions.retries().Remove({.shared_queue = &queue});
   }
-  void SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement);
+  void SetSelectiveRepeat(QueuePair& qp, CapabilityOf capability);
   /// Reserves room in the lists of a turn, so that no packet causes an allocation.
   void ReserveLists();
 

@@ -191,7 +191,7 @@ class ForgedPacketsTest : public testing::TestWithParam<bool> {
   MemoryRegion& to_ = bed_.Register(target_.data(), target_.size(), kAllAccess, MrMode::kMapped);
 };
 
-INSTANTIATE_TEST_SUITE_P(Agreement, ForgedPacketsTest, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(PeerCapabilities, ForgedPacketsTest, testing::Bool(),
                          [](const auto& agreed) { return agreed.param ? "agreed" : "alone"; });
 
 // Whatever the recovery is, only the packet that is next in order does anything. Without an

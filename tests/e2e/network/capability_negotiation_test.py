@@ -13,7 +13,7 @@ PORT = "name=uroce0,iface=eth0"
 OFF = "selective-repeat=off"
 
 
-class AgreementLab(VethLab):
+class NegotiationLab(VethLab):
     """Either daemon can be started again with other words in its port."""
 
     def __init__(self):
@@ -75,10 +75,10 @@ def await_recovery(host, name):
     wait_until(lambda: recovery(host) == {name}, f"{name} on {host.address}")
 
 
-class AgreementTest(unittest.TestCase):
+class NegotiationTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.lab = AgreementLab()
+        cls.lab = NegotiationLab()
         cls.addClassCleanup(cls.lab.close)
 
     def setUp(self):
@@ -118,10 +118,10 @@ class AgreementTest(unittest.TestCase):
         self.assertTrue(questions(path))
 
 
-class NoAgreementTest(unittest.TestCase):
+class NoNegotiationTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.lab = AgreementLab()
+        cls.lab = NegotiationLab()
         cls.addClassCleanup(cls.lab.close)
         cls.lab.restart(cls.lab.b, OFF)
 

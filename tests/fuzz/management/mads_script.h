@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Invariants of all code that reads management datagrams, whatever happens to the datagrams on the
-// way: the connection managers of two hosts while programs connect, and the agreements with peers.
+// way: the connection managers of two hosts while programs connect, and the negotiation with peers.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "nic/peers/agreements.h"
+#include "nic/peers/capability_negotiation.h"
 #include "tests/fuzz/management/ucma_script.h"
 #include "tests/fuzz/script_reader.h"
 
@@ -23,17 +23,17 @@ enum MadFate : uint8_t {
   kAlter,          ///< Count; an offset and a value each. Then the MAD is delivered.
   kForge,          ///< Like kAlter, for an additional copy.
   kFromOtherHost,  ///< Host; then like kForge: the copy seems to come from another host.
-  kTell,           ///< Path; length; bytes: a MAD to the agreements, after a header of their class.
+  kTell,           ///< Path; length; bytes: a MAD to the negotiation, after a header of their class.
   kAnswer,    ///< Path; status; features: the correct answer to the last question on that path.
   kUse,       ///< Path: a queue pair starts to use it, or stops.
-  kPassTime,  ///< Exponent: 2^n us, for the agreements.
+  kPassTime,  ///< Exponent: 2^n us, for the negotiation.
   kFateCount
 };
 
 class MadsRun {
  public:
   explicit MadsRun(std::span<const uint8_t> script)
-      : reader_(script), agreements_({.features = {1}, .instance = 5, .most_peers = 4}, &Draw) {
+      : reader_(script), negotiation_({.features = {1}, .instance = 5, .most_peers = 4}, &Draw) {
     run_.network().on_delivery = [this](auto& packet) { return Decide(packet); };
   }
 
@@ -98,38 +98,38 @@ class MadsRun {
   void Talk(uint32_t fate) {
     if (fate == kPassTime) {
       now_ = now_ + Nanos(int64_t{1000} << reader_.Number(1) % 28);
-      agreements_.OnDeadline(now_);
+      negotiation_.OnDeadline(now_);
       return Listen();
     }
     const uint32_t path = reader_.Number(1) % kPaths;
     if (fate == kUse) {
       const uint32_t user = path % 2;
       holders_[path] =
-          holders_[path] == nullptr ? agreements_.Use(KeyOf(path), user, now_) : nullptr;
+          holders_[path] == nullptr ? negotiation_.Use(KeyOf(path), user, now_) : nullptr;
     } else if (fate == kAnswer) {
       wire::CapabilitiesMad mad{.method = wire::MadMethod::kGetResponse,
                                 .status = static_cast<uint16_t>(reader_.Number(1)),
                                 .transaction_id = asked_[path]};
       mad.capabilities = {.features = reader_.Number(1), .instance = 7};
       was_answered_[path] = was_answered_[path] || asked_[path] != 0;
-      agreements_.OnMad(KeyOf(path), wire::EncodeCapabilities(mad), now_);
+      negotiation_.OnMad(KeyOf(path), wire::EncodeCapabilities(mad), now_);
     } else {
       auto bytes = wire::EncodeCapabilities({.transaction_id = 9});
       const std::vector<uint8_t> said = reader_.Bytes(reader_.Number(1));
       std::copy(said.begin(), said.end(), bytes.begin());
-      agreements_.OnMad(KeyOf(path), bytes, now_);
+      negotiation_.OnMad(KeyOf(path), bytes, now_);
     }
     Listen();
   }
-  /// Takes the results of the agreements. A peer that answered no question must not be believed.
+  /// Takes the results of the negotiation. A peer that answered no question must not be believed.
   void Listen() {
     nic::peers::Datagram datagram;
-    while (agreements_.PollDatagram(datagram)) {
+    while (negotiation_.PollDatagram(datagram)) {
       const uint32_t path = datagram.key.remote.bytes[15];
       if (datagram.mad.method == wire::MadMethod::kGet) asked_[path] = datagram.mad.transaction_id;
     }
     nic::peers::Change change;
-    while (agreements_.PollChange(change)) {
+    while (negotiation_.PollChange(change)) {
       const uint32_t path = change.key.remote.bytes[15];
       holds_ = holds_ && (!change.selective_repeat || was_answered_[path]);
     }
@@ -141,7 +141,7 @@ class MadsRun {
 
   ScriptReader reader_;
   nic::ucma::UcmaRun run_;
-  nic::peers::Agreements agreements_;
+  nic::peers::CapabilityNegotiation negotiation_;
   std::array<nic::peers::Holder, kPaths> holders_;
   std::array<uint64_t, kPaths> asked_ = {};
   std::array<bool, kPaths> was_answered_ = {};

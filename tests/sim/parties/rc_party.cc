@@ -81,7 +81,7 @@ Nanos RcParty::Turn(Nanos now) {
   ReplayKept(now);
   PollCompletions();
   PauseSending();
-  ChangeAgreement();
+  ChangeCapabilities();
   PostWorks();
   DoLocalWorks();
   SendPackets(now);
@@ -109,7 +109,7 @@ void RcParty::PauseSending() {
   if (qp_.state() == QpState::kSqd && !qp_.draining()) qp_.Modify(QpState::kRts, attributes_);
 }
 
-void RcParty::ChangeAgreement() {
+void RcParty::ChangeCapabilities() {
   if (!config_.agreed || !random_.Happens(1)) return;
   attributes_.selective_repeat = !attributes_.selective_repeat;
   qp_.SetSelectiveRepeat(attributes_.selective_repeat);

@@ -61,7 +61,7 @@ class RcParty : public Party {
   void DoLocalWorks();
   void PauseSending();
   /// The peer's NIC agrees now, or agrees no longer.
-  void ChangeAgreement();
+  void ChangeCapabilities();
   void Receive(const wire::Packet& packet, Nanos now);
   void ReplayKept(Nanos now);
   /// Keeps a packet behind a hole. Sometimes refuses, as for want of room.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the agreements with peers: provides the time and the datagrams, and tells queue pairs the
-// agreed result.
+// Runs the negotiation of capabilities with peers: provides the time and the datagrams, and tells
+// queue pairs the result.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "nic/base/event_loop.h"
 #include "nic/net/followed_paths.h"
 #include "nic/paths/gsi.h"
-#include "nic/peers/agreements.h"
+#include "nic/peers/capability_negotiation.h"
 
 namespace uroce::nic {
 
@@ -18,12 +18,12 @@ class Nic;
 class NicDevice;
 
 /// Control thread.
-class PeerAgreements {
+class NegotiationHost {
  public:
-  PeerAgreements(EventLoop& loop, Nic& nic, Gsi& gsi);
-  ~PeerAgreements();
-  PeerAgreements(const PeerAgreements&) = delete;
-  PeerAgreements& operator=(const PeerAgreements&) = delete;
+  NegotiationHost(EventLoop& loop, Nic& nic, Gsi& gsi);
+  ~NegotiationHost();
+  NegotiationHost(const NegotiationHost&) = delete;
+  NegotiationHost& operator=(const NegotiationHost&) = delete;
 
   /// Returns what is known of the NIC at the other end of a reliable connection's path. The peer is
   /// asked while the result is held. Null when the peer is not asked: the device offers nothing, or
@@ -32,12 +32,12 @@ class PeerAgreements {
   void AddDevice(const NicDevice& device);
   /// Offers nothing there any more.
   void RemoveDevice(const NicDevice& device);
-  const peers::Counters& counters() const { return agreements_.counters(); }
+  const peers::Counters& counters() const { return negotiation_.counters(); }
 
  private:
   void OnMad(const cm::Route& route, std::span<const uint8_t> mad);
   void OnTimer();
-  /// Carries out what the agreements request.
+  /// Carries out what the negotiation requests.
   void Settle();
   /// `asked_by`: the MAC of the frame to which answers among them belong.
   void SendDatagrams(const std::optional<Mac>& asked_by);
@@ -46,7 +46,7 @@ class PeerAgreements {
   EventLoop& loop_;
   Nic& nic_;
   Gsi& gsi_;
-  peers::Agreements agreements_;
+  peers::CapabilityNegotiation negotiation_;
   EventLoop::Id timer_ = 0;
   Nanos timer_at_ = kNever;
 };

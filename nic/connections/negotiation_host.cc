@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/connections/peer_agreements.h"
+#include "nic/connections/negotiation_host.h"
 
 #include <algorithm>
 #include <map>
@@ -41,55 +41,55 @@ cm::Route RouteOf(const peers::Key& key) {
 
 }  // namespace
 
-PeerAgreements::PeerAgreements(EventLoop& loop, Nic& nic, Gsi& gsi)
-    : loop_(loop), nic_(nic), gsi_(gsi), agreements_(MakeConfig(), Random64) {
+NegotiationHost::NegotiationHost(EventLoop& loop, Nic& nic, Gsi& gsi)
+    : loop_(loop), nic_(nic), gsi_(gsi), negotiation_(MakeConfig(), Random64) {
   for (const auto& device : nic.devices()) AddDevice(*device);
   gsi_.SetHandler(
       wire::kCapabilitiesClass,
       [this](const cm::Route& route, std::span<const uint8_t> mad) { OnMad(route, mad); });
 }
 
-PeerAgreements::~PeerAgreements() {
+NegotiationHost::~NegotiationHost() {
   gsi_.SetHandler(wire::kCapabilitiesClass, nullptr);
   loop_.Cancel(timer_);
 }
 
-void PeerAgreements::AddDevice(const NicDevice& device) {
+void NegotiationHost::AddDevice(const NicDevice& device) {
   const bool repeats = device.config().selective_repeat;
-  agreements_.SetFeatures(device.index(), repeats ? wire::Capabilities::kSelectiveRepeat : 0);
+  negotiation_.SetFeatures(device.index(), repeats ? wire::Capabilities::kSelectiveRepeat : 0);
 }
 
-void PeerAgreements::RemoveDevice(const NicDevice& device) {
-  agreements_.ForgetDevice(device.index());
+void NegotiationHost::RemoveDevice(const NicDevice& device) {
+  negotiation_.ForgetDevice(device.index());
 }
 
-peers::Holder PeerAgreements::Use(const PathKey& path, uint32_t user) {
+peers::Holder NegotiationHost::Use(const PathKey& path, uint32_t user) {
   const NicDevice* const device = nic_.DeviceAt(path.device->index());
   if (device == nullptr || !device->config().selective_repeat) return nullptr;
-  peers::Holder agreement = agreements_.Use(
+  peers::Holder capabilities = negotiation_.Use(
       {path.device->index(), path.vlan_id, path.source, path.destination}, user, Nic::Now());
   Settle();
-  return agreement;
+  return capabilities;
 }
 
-void PeerAgreements::OnMad(const cm::Route& route, std::span<const uint8_t> mad) {
-  agreements_.OnMad(KeyOf(route), mad, Nic::Now());
+void NegotiationHost::OnMad(const cm::Route& route, std::span<const uint8_t> mad) {
+  negotiation_.OnMad(KeyOf(route), mad, Nic::Now());
   SendDatagrams(route.frame_source);
   Settle();
 }
 
-void PeerAgreements::OnTimer() {
+void NegotiationHost::OnTimer() {
   timer_at_ = kNever;
   Settle();
 }
 
 // A timer that fires too early costs less than moving it.
-void PeerAgreements::Settle() {
+void NegotiationHost::Settle() {
   const Nanos now = Nic::Now();
-  agreements_.OnDeadline(now);
+  negotiation_.OnDeadline(now);
   SendDatagrams(std::nullopt);
   TellQueuePairs();
-  const Nanos deadline = agreements_.NextDeadline();
+  const Nanos deadline = negotiation_.NextDeadline();
   if (deadline >= timer_at_) return;
   loop_.Cancel(timer_);
   timer_at_ = deadline;
@@ -97,27 +97,27 @@ void PeerAgreements::Settle() {
 }
 
 // A datagram without room counts as lost: the question is asked again.
-void PeerAgreements::SendDatagrams(const std::optional<Mac>& asked_by) {
+void NegotiationHost::SendDatagrams(const std::optional<Mac>& asked_by) {
   peers::Datagram datagram;
-  while (agreements_.PollDatagram(datagram)) {
+  while (negotiation_.PollDatagram(datagram)) {
     cm::Route route = RouteOf(datagram.key);
     if (datagram.mad.method == wire::MadMethod::kGetResponse) route.frame_source = asked_by;
     static_cast<void>(gsi_.Send(route, wire::EncodeCapabilities(datagram.mad)));
   }
 }
 
-void PeerAgreements::TellQueuePairs() {
+void NegotiationHost::TellQueuePairs() {
   std::map<peers::Key, bool> agreed;
   peers::Change change;
-  while (agreements_.PollChange(change)) agreed[change.key] = change.selective_repeat;
+  while (negotiation_.PollChange(change)) agreed[change.key] = change.selective_repeat;
   if (agreed.empty()) return;
-  const auto agreement = [&](const datapath::QueuePair& queue_pair) -> std::optional<bool> {
+  const auto capabilities = [&](const datapath::QueuePair& queue_pair) -> std::optional<bool> {
     const auto found = agreed.find(KeyOf(queue_pair));
     if (found == agreed.end()) return std::nullopt;
     return found->second;
   };
   for (uint32_t worker = 0; worker < nic_.workers().count(); ++worker) {
-    nic_.workers().at(worker).SetSelectiveRepeat(agreement);
+    nic_.workers().at(worker).SetSelectiveRepeat(capabilities);
   }
 }
 

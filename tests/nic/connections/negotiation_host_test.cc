@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreements by real MADs between two NICs, over a wire that loses one in ten of them. The second
-// NIC does not offer selective repeat.
-#include "nic/connections/peer_agreements.h"
+// CapabilityNegotiation by real MADs between two NICs, over a wire that loses one in ten of them.
+// The second NIC does not offer selective repeat.
+#include "nic/connections/negotiation_host.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint8_t kSomeClass = 0x20;
 
-class PeerAgreementsTest : public testing::Test {
+class NegotiationHostTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     bed = new RdmaCmBed("drop=0.1,seed=6", 2,
@@ -33,26 +33,26 @@ class PeerAgreementsTest : public testing::Test {
   }
 
   static RdmaCmBed* bed;
-  PeerAgreements peers_{bed->loop(), bed->nic(), bed->gsi()};
+  NegotiationHost peers_{bed->loop(), bed->nic(), bed->gsi()};
 };
-RdmaCmBed* PeerAgreementsTest::bed = nullptr;
+RdmaCmBed* NegotiationHostTest::bed = nullptr;
 
-TEST_F(PeerAgreementsTest, PeerIsAskedUntilItAnswers) {
-  const peers::Holder agreement = peers_.Use(Path(0), 0);
-  ASSERT_NE(agreement, nullptr);
-  ASSERT_TRUE(bed->TurnUntil([&] { return agreement->state == peers::State::kAnswered; }));
-  EXPECT_EQ(agreement->peer.features, 0u);
-  EXPECT_NE(agreement->peer.instance, 0u);
-  EXPECT_FALSE(agreement->selective_repeat()) << "it is switched off there";
+TEST_F(NegotiationHostTest, PeerIsAskedUntilItAnswers) {
+  const peers::Holder capabilities = peers_.Use(Path(0), 0);
+  ASSERT_NE(capabilities, nullptr);
+  ASSERT_TRUE(bed->TurnUntil([&] { return capabilities->state == peers::State::kAnswered; }));
+  EXPECT_EQ(capabilities->peer.features, 0u);
+  EXPECT_NE(capabilities->peer.instance, 0u);
+  EXPECT_FALSE(capabilities->selective_repeat()) << "it is switched off there";
   EXPECT_EQ(peers_.counters().answers_received, 1u);
 }
 
-TEST_F(PeerAgreementsTest, DeviceThatOffersNothingAsksNoPeer) {
+TEST_F(NegotiationHostTest, DeviceThatOffersNothingAsksNoPeer) {
   EXPECT_EQ(peers_.Use(Path(1), 0), nullptr);
   EXPECT_EQ(peers_.counters().questions_sent, 0u);
 }
 
-TEST_F(PeerAgreementsTest, MadsOfOtherClassesAreCountedAndDropped) {
+TEST_F(NegotiationHostTest, MadsOfOtherClassesAreCountedAndDropped) {
   Mad mad = wire::EncodeCapabilities({});
   mad[1] = kSomeClass;
   const PathKey path = Path(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreements with peers under a script: uses, MADs and time go in; MADs and changes come out.
-#include "nic/peers/agreements.h"
+// CapabilityNegotiation with peers under a script: uses, MADs and time go in; MADs and changes come
+// out.
+#include "nic/peers/capability_negotiation.h"
 
 #include <gtest/gtest.h>
 
@@ -32,35 +33,35 @@ uint64_t Count() {
   return count += 2;
 }
 
-class AgreementsTest : public testing::Test {
+class CapabilityNegotiationTest : public testing::Test {
  protected:
-  explicit AgreementsTest(uint32_t most_peers = 4096)
-      : agreements_({.features = {0, kKnows},
-                     .instance = kSelf.instance,
-                     .secret = 7,
-                     .most_peers = most_peers},
-                    Count) {}
+  explicit CapabilityNegotiationTest(uint32_t most_peers = 4096)
+      : negotiation_({.features = {0, kKnows},
+                      .instance = kSelf.instance,
+                      .secret = 7,
+                      .most_peers = most_peers},
+                     Count) {}
 
   // ---- time ----
   /// Milliseconds since the start; deadlines on the way are met.
   void At(int64_t ms) {
     const Nanos until(ms * 1'000'000);
-    while (agreements_.NextDeadline() <= until) {
-      now_ = std::max(now_, agreements_.NextDeadline());
-      agreements_.OnDeadline(now_);
+    while (negotiation_.NextDeadline() <= until) {
+      now_ = std::max(now_, negotiation_.NextDeadline());
+      negotiation_.OnDeadline(now_);
     }
     now_ = until;
   }
 
   // ---- what goes in ----
   Holder Use(const Key& key = Path(), uint32_t user = 0) {
-    Holder holder = agreements_.Use(key, user, now_);
-    agreements_.OnDeadline(now_);
+    Holder holder = negotiation_.Use(key, user, now_);
+    negotiation_.OnDeadline(now_);
     return holder;
   }
   void Hear(const CapabilitiesMad& mad, const Key& from = Path()) {
-    agreements_.OnMad(from, wire::EncodeCapabilities(mad), now_);
-    agreements_.OnDeadline(now_);
+    negotiation_.OnMad(from, wire::EncodeCapabilities(mad), now_);
+    negotiation_.OnDeadline(now_);
   }
   void HearAnswer(uint64_t transaction_id, const Capabilities& peer, const Key& from = Path()) {
     Hear(
@@ -82,7 +83,7 @@ class AgreementsTest : public testing::Test {
   std::vector<Datagram> Sent() {
     std::vector<Datagram> all;
     Datagram datagram;
-    while (agreements_.PollDatagram(datagram)) all.push_back(datagram);
+    while (negotiation_.PollDatagram(datagram)) all.push_back(datagram);
     return all;
   }
   size_t Questions() { return Sent().size(); }
@@ -98,21 +99,21 @@ class AgreementsTest : public testing::Test {
   /// The one change of live queue pairs; nothing: none.
   std::optional<bool> Told() {
     Change change;
-    if (!agreements_.PollChange(change)) return std::nullopt;
+    if (!negotiation_.PollChange(change)) return std::nullopt;
     const bool told = change.selective_repeat;
-    EXPECT_FALSE(agreements_.PollChange(change));
+    EXPECT_FALSE(negotiation_.PollChange(change));
     return told;
   }
-  const Counters& counters() const { return agreements_.counters(); }
+  const Counters& counters() const { return negotiation_.counters(); }
 
   static constexpr Capabilities kPeer{.features = kKnows, .instance = 0xbeef};
   static constexpr Capabilities kPeerWithout{.features = 0, .instance = 0xdead};
 
   Nanos now_{0};
-  Agreements agreements_;
+  CapabilityNegotiation negotiation_;
 };
 
-TEST_F(AgreementsTest, PeerThatAnswersAgreesAtOnce) {
+TEST_F(CapabilityNegotiationTest, PeerThatAnswersAgreesAtOnce) {
   const Holder holder = Use();
   EXPECT_FALSE(holder->selective_repeat());
   const uint64_t asked = Asked();
@@ -123,13 +124,13 @@ TEST_F(AgreementsTest, PeerThatAnswersAgreesAtOnce) {
   EXPECT_EQ(holder->peer.instance, kPeer.instance);
 }
 
-TEST_F(AgreementsTest, SecondConnectionFindsWhatTheFirstHasLearnt) {
+TEST_F(CapabilityNegotiationTest, SecondConnectionFindsWhatTheFirstHasLearnt) {
   const Holder first = Agreed();
   EXPECT_TRUE(Use()->selective_repeat());
   EXPECT_EQ(Questions(), 0u) << "just asked";
 }
 
-TEST_F(AgreementsTest, PeerWithItSwitchedOffDoesNotAgree) {
+TEST_F(CapabilityNegotiationTest, PeerWithItSwitchedOffDoesNotAgree) {
   const Holder holder = Use();
   HearAnswer(Asked(), kPeerWithout);
   EXPECT_EQ(holder->state, State::kAnswered);
@@ -142,7 +143,7 @@ TEST_F(AgreementsTest, PeerWithItSwitchedOffDoesNotAgree) {
 }
 
 // 3 MADs at first, then one after 4, 8, 16, 32, 64, 64 ... seconds.
-TEST_F(AgreementsTest, SilentPeerIsHardlyEverAsked) {
+TEST_F(CapabilityNegotiationTest, SilentPeerIsHardlyEverAsked) {
   const Holder holder = Use();
   EXPECT_EQ(Questions(), 1u);
   At(9);
@@ -162,7 +163,7 @@ TEST_F(AgreementsTest, SilentPeerIsHardlyEverAsked) {
   EXPECT_EQ(Told(), std::nullopt);
 }
 
-TEST_F(AgreementsTest, PeerThatRefusesIsAskedOnceAMinute) {
+TEST_F(CapabilityNegotiationTest, PeerThatRefusesIsAskedOnceAMinute) {
   const Holder holder = Use();
   CapabilitiesMad refusal;
   refusal.method = MadMethod::kGetResponse;
@@ -178,16 +179,16 @@ TEST_F(AgreementsTest, PeerThatRefusesIsAskedOnceAMinute) {
 }
 
 // A program that connects again and again does not cause a flood of questions to a standard peer.
-TEST_F(AgreementsTest, ConnectionsThatComeAndGoDoNotMakeManyQuestions) {
+TEST_F(CapabilityNegotiationTest, ConnectionsThatComeAndGoDoNotMakeManyQuestions) {
   for (int ms = 0; ms < 60'000; ms += 10) {
     At(ms);
     Use();
   }
   EXPECT_LE(Questions(), 60u) << "of 6,000 connections within a minute";
-  EXPECT_EQ(agreements_.size(), 1u);
+  EXPECT_EQ(negotiation_.size(), 1u);
 }
 
-TEST_F(AgreementsTest, AgreedPeerIsAskedEveryTwoSeconds) {
+TEST_F(CapabilityNegotiationTest, AgreedPeerIsAskedEveryTwoSeconds) {
   const Holder holder = Agreed();
   for (int second = 2; second <= 20; second += 2) {
     At(second * 1000);
@@ -198,7 +199,7 @@ TEST_F(AgreementsTest, AgreedPeerIsAskedEveryTwoSeconds) {
   EXPECT_EQ(Told(), std::nullopt);
 }
 
-TEST_F(AgreementsTest, PeerThatDoesNotUnderstandAnyMoreIsNoticed) {
+TEST_F(CapabilityNegotiationTest, PeerThatDoesNotUnderstandAnyMoreIsNoticed) {
   const Holder holder = Agreed();
   At(3399);
   EXPECT_EQ(Questions(), 3u);
@@ -210,7 +211,7 @@ TEST_F(AgreementsTest, PeerThatDoesNotUnderstandAnyMoreIsNoticed) {
   EXPECT_FALSE(Use()->selective_repeat());
 }
 
-TEST_F(AgreementsTest, LostQuestionsAreRepeatedBeforeAnyoneIsTold) {
+TEST_F(CapabilityNegotiationTest, LostQuestionsAreRepeatedBeforeAnyoneIsTold) {
   const Holder holder = Agreed();
   At(2'600);
   const std::vector<Datagram> sent = Sent();
@@ -223,7 +224,7 @@ TEST_F(AgreementsTest, LostQuestionsAreRepeatedBeforeAnyoneIsTold) {
   EXPECT_EQ(Told(), std::nullopt);
 }
 
-TEST_F(AgreementsTest, LateAnswerStillCounts) {
+TEST_F(CapabilityNegotiationTest, LateAnswerStillCounts) {
   const Holder holder = Use();
   const uint64_t asked = Asked();
   At(1000);
@@ -233,7 +234,7 @@ TEST_F(AgreementsTest, LateAnswerStillCounts) {
   EXPECT_EQ(Told(), true);
 }
 
-TEST_F(AgreementsTest, RestartedPeerWithoutItIsBelieved) {
+TEST_F(CapabilityNegotiationTest, RestartedPeerWithoutItIsBelieved) {
   const Holder holder = Agreed();
   At(2000);
   HearAnswer(Asked(), kPeerWithout);
@@ -242,7 +243,7 @@ TEST_F(AgreementsTest, RestartedPeerWithoutItIsBelieved) {
   EXPECT_EQ(holder->restarts, 1u);
 }
 
-TEST_F(AgreementsTest, NewConnectionHasAPeerAskedThatMayHaveRestarted) {
+TEST_F(CapabilityNegotiationTest, NewConnectionHasAPeerAskedThatMayHaveRestarted) {
   const Holder first = Agreed();
   At(1500);
   const Holder second = Use();
@@ -250,7 +251,7 @@ TEST_F(AgreementsTest, NewConnectionHasAPeerAskedThatMayHaveRestarted) {
   EXPECT_FALSE(second->selective_repeat());
 }
 
-TEST_F(AgreementsTest, QuestionOfARestartedPeerHasItAsked) {
+TEST_F(CapabilityNegotiationTest, QuestionOfARestartedPeerHasItAsked) {
   const Holder holder = Use();
   HearAnswer(Asked(), kPeerWithout);
   At(5000);
@@ -265,7 +266,7 @@ TEST_F(AgreementsTest, QuestionOfARestartedPeerHasItAsked) {
   EXPECT_EQ(Questions(), 1u) << "nothing new: answered, not asked";
 }
 
-TEST_F(AgreementsTest, WhatIsOldIsNotBelieved) {
+TEST_F(CapabilityNegotiationTest, WhatIsOldIsNotBelieved) {
   Agreed().reset();
   At(4001);
   EXPECT_EQ(Questions(), 0u) << "no queue pair uses the path";
@@ -276,17 +277,17 @@ TEST_F(AgreementsTest, WhatIsOldIsNotBelieved) {
   EXPECT_EQ(Told(), true);
 }
 
-TEST_F(AgreementsTest, NothingIsAskedOrKeptForThoseWhoAreGone) {
+TEST_F(CapabilityNegotiationTest, NothingIsAskedOrKeptForThoseWhoAreGone) {
   Agreed().reset();
   At(63'999);
-  EXPECT_EQ(agreements_.size(), 1u);
+  EXPECT_EQ(negotiation_.size(), 1u);
   At(70'000);
-  EXPECT_EQ(agreements_.size(), 0u);
+  EXPECT_EQ(negotiation_.size(), 0u);
   EXPECT_EQ(Questions(), 0u);
-  EXPECT_EQ(agreements_.NextDeadline(), kNever);
+  EXPECT_EQ(negotiation_.NextDeadline(), kNever);
 }
 
-TEST_F(AgreementsTest, AnswerTellsWhatTheDeviceKnows) {
+TEST_F(CapabilityNegotiationTest, AnswerTellsWhatTheDeviceKnows) {
   HearQuestion(kPeer);
   Key other = Path();
   other.device = 0;
@@ -298,10 +299,10 @@ TEST_F(AgreementsTest, AnswerTellsWhatTheDeviceKnows) {
             (CapabilitiesMad{
                 .method = MadMethod::kGetResponse, .transaction_id = 99, .capabilities = kSelf}));
   EXPECT_EQ(sent[1].mad.capabilities.features, 0u) << "switched off there";
-  EXPECT_EQ(agreements_.size(), 0u) << "a question alone makes no record";
+  EXPECT_EQ(negotiation_.size(), 0u) << "a question alone makes no record";
 }
 
-TEST_F(AgreementsTest, UnexpectedAnswerSaysNothing) {
+TEST_F(CapabilityNegotiationTest, UnexpectedAnswerSaysNothing) {
   const Holder holder = Use();
   const uint64_t asked = Asked();
   HearAnswer(asked + 2, kPeer);
@@ -318,18 +319,18 @@ TEST_F(AgreementsTest, UnexpectedAnswerSaysNothing) {
   EXPECT_EQ(counters().unmatched, 5u);
 }
 
-TEST_F(AgreementsTest, WhatIsNoMadOfOursIsCounted) {
+TEST_F(CapabilityNegotiationTest, WhatIsNoMadOfOursIsCounted) {
   auto mad = wire::EncodeCapabilities({});
   mad[39] ^= 1;
-  agreements_.OnMad(Path(), mad, now_);
+  negotiation_.OnMad(Path(), mad, now_);
   EXPECT_EQ(counters().malformed, 1u);
   EXPECT_EQ(Questions(), 0u);
 }
 
-TEST_F(AgreementsTest, FloodOfOneSourceIsNotAnswered) {
+TEST_F(CapabilityNegotiationTest, FloodOfOneSourceIsNotAnswered) {
   const Holder holder = Agreed();
   for (int i = 0; i < 10'000; ++i) HearQuestion({.features = kKnows, .instance = 1});
-  EXPECT_LE(Questions(), size_t{Agreements::kAnswerBurst} + 1) << "and one question";
+  EXPECT_LE(Questions(), size_t{CapabilityNegotiation::kAnswerBurst} + 1) << "and one question";
   EXPECT_GT(counters().over_rate, 9000u);
   EXPECT_TRUE(holder->selective_repeat());
   At(1000);
@@ -338,34 +339,34 @@ TEST_F(AgreementsTest, FloodOfOneSourceIsNotAnswered) {
   EXPECT_EQ(Sent().size(), 1u) << "after that it is served again";
 }
 
-TEST_F(AgreementsTest, FloodOfOneSourceLeavesOthersTheirAnswers) {
+TEST_F(CapabilityNegotiationTest, FloodOfOneSourceLeavesOthersTheirAnswers) {
   for (int i = 0; i < 10'000; ++i) HearQuestion(kPeer, Path(5));
   static_cast<void>(Sent());
   for (uint32_t source = 100; source < 200; ++source) HearQuestion(kPeer, Path(source));
   EXPECT_GE(Sent().size(), 90u) << "but those who share its count";
 }
 
-TEST_F(AgreementsTest, FloodOfManySourcesLeavesNothingBehind) {
+TEST_F(CapabilityNegotiationTest, FloodOfManySourcesLeavesNothingBehind) {
   for (uint32_t source = 0; source < 100'000; ++source) HearQuestion(kPeer, Path(source));
-  EXPECT_EQ(agreements_.size(), 0u);
-  EXPECT_LE(Questions(), SourceLimit::kBuckets * Agreements::kAnswerBurst);
-  EXPECT_EQ(agreements_.NextDeadline(), kNever);
+  EXPECT_EQ(negotiation_.size(), 0u);
+  EXPECT_LE(Questions(), SourceLimit::kBuckets * CapabilityNegotiation::kAnswerBurst);
+  EXPECT_EQ(negotiation_.NextDeadline(), kNever);
 }
 
-TEST_F(AgreementsTest, ManyPeersAtOnceAreAskedOneAfterTheOther) {
+TEST_F(CapabilityNegotiationTest, ManyPeersAtOnceAreAskedOneAfterTheOther) {
   std::vector<Holder> holders;
   for (uint32_t peer = 0; peer < 1000; ++peer) holders.push_back(Use(Path(100 + peer)));
-  EXPECT_LE(Questions(), Agreements::kQuestionBurst);
+  EXPECT_LE(Questions(), CapabilityNegotiation::kQuestionBurst);
   At(4100);
   EXPECT_EQ(counters().questions_sent, 3000u) << "each has had its three";
 }
 
-class SharedAgreementsTest : public AgreementsTest {
+class SharedNegotiationTest : public CapabilityNegotiationTest {
  protected:
-  SharedAgreementsTest() : AgreementsTest(9) {}
+  SharedNegotiationTest() : CapabilityNegotiationTest(9) {}
 };
 
-TEST_F(SharedAgreementsTest, AUserThatUsesAllPathsItCanLeavesSomeToOthers) {
+TEST_F(SharedNegotiationTest, AUserThatUsesAllPathsItCanLeavesSomeToOthers) {
   std::vector<Holder> holders;
   const auto use_all = [&](uint32_t user) {
     uint32_t count = 0;
@@ -384,12 +385,12 @@ TEST_F(SharedAgreementsTest, AUserThatUsesAllPathsItCanLeavesSomeToOthers) {
   static_cast<void>(Sent());
 }
 
-class FewAgreementsTest : public AgreementsTest {
+class FewNegotiationsTest : public CapabilityNegotiationTest {
  protected:
-  FewAgreementsTest() : AgreementsTest(2) {}
+  FewNegotiationsTest() : CapabilityNegotiationTest(2) {}
 };
 
-TEST_F(FewAgreementsTest, PathsBeyondTheLimitGoWithoutAndUnusedOnesMakeRoom) {
+TEST_F(FewNegotiationsTest, PathsBeyondTheLimitGoWithoutAndUnusedOnesMakeRoom) {
   const Holder first = Use(Path(2));
   Holder second = Use(Path(3));
   EXPECT_EQ(Use(Path(4)), nullptr);
@@ -397,7 +398,7 @@ TEST_F(FewAgreementsTest, PathsBeyondTheLimitGoWithoutAndUnusedOnesMakeRoom) {
   EXPECT_EQ(Use(Path(2)), first) << "that is there";
   second.reset();
   EXPECT_NE(Use(Path(4)), nullptr);
-  EXPECT_EQ(agreements_.size(), 2u);
+  EXPECT_EQ(negotiation_.size(), 2u);
   static_cast<void>(Sent());
 }
 

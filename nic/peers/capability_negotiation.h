@@ -36,8 +36,8 @@ enum class State : uint8_t {
   kSilent,    ///< It does not answer.
 };
 
-/// What is known of the NIC at the other end of a path. `Agreements` updates it.
-struct Agreement {
+/// What is known of the NIC at the other end of a path. `CapabilityNegotiation` updates it.
+struct PeerCapabilities {
   Key key;
   State state = State::kUnknown;
   wire::Capabilities peer;  ///< From its last answer.
@@ -47,7 +47,7 @@ struct Agreement {
   bool selective_repeat() const { return state == State::kAnswered && peer.selective_repeat(); }
 };
 /// The peer is asked while a holder exists.
-using Holder = std::shared_ptr<const Agreement>;
+using Holder = std::shared_ptr<const PeerCapabilities>;
 
 /// A MAD to send.
 struct Datagram {
@@ -86,7 +86,7 @@ struct Config {
 /// counts only if it repeats the random number of a question, so a host that does not see our
 /// packets cannot speak for a peer. A question from a peer is only a reason to ask it. One thread.
 /// `now` never goes back. After any call: poll, and call NextDeadline() again.
-class Agreements {
+class CapabilityNegotiation {
  public:
   using Random = uint64_t (*)();
 
@@ -117,7 +117,7 @@ class Agreements {
   static constexpr uint32_t kAnswersPerSecond = 100;
   static constexpr uint32_t kAnswerBurst = 8;
 
-  Agreements(Config config, Random random);
+  CapabilityNegotiation(Config config, Random random);
 
   /// What a device offers from now on; a device of which nothing was said offers nothing.
   void SetFeatures(uint32_t device, uint32_t features) { features_[device] = features; }
@@ -138,7 +138,7 @@ class Agreements {
  private:
   struct Record {
     uint32_t user = 0;  ///< The user who used the path first.
-    std::shared_ptr<Agreement> agreement = std::make_shared<Agreement>();
+    std::shared_ptr<PeerCapabilities> capabilities = std::make_shared<PeerCapabilities>();
     uint64_t transaction_id = 0;  ///< 0: no answer is expected.
     int asked = 0;                ///< Questions sent in the current inquiry; 0: there is none.
     int tries = kTries;           ///< For the next inquiry.
@@ -146,7 +146,7 @@ class Agreements {
     Nanos due = kNever;
     Nanos pause = kFirstPause;
 
-    bool in_use() const { return agreement.use_count() > 1; }
+    bool in_use() const { return capabilities.use_count() > 1; }
   };
 
   uint32_t FeaturesOf(uint32_t device) const;
