@@ -10,12 +10,19 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "nic/base/allocators.h"
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 
 namespace uroce::nic {
+
+/// Where a queue pair of a NIC on a cable inside the daemon is: at one of the cable's two ends.
+struct CablePlace {
+  uint32_t cable = 0;
+  uint32_t device = 0;  ///< The NIC at the end.
+};
 
 /// Allocates numbers of queue pairs, and counts the queue pairs of each worker. A number determines
 /// the worker that owns its queue pair (pipeline/base/types.h). Control thread.
@@ -24,13 +31,17 @@ class QueuePairNumbers {
   explicit QueuePairNumbers(uint32_t workers, NumberPool::Random random = SecureRandom)
       : pool_(24, 0, random), counts_(workers) {}
 
+  using Place = std::optional<CablePlace>;
+
   /// The worker for a new queue pair: the one to which an object that it uses is `bound`, or the
-  /// one with the fewest queue pairs.
-  uint32_t WorkerFor(std::optional<uint32_t> bound) const;
+  /// one with the fewest queue pairs. On a cable it is the one with the fewest of the same end, and
+  /// both ends go through the workers in the same order: programs that connect make their queue
+  /// pairs in the same order, and a connection is twice as fast when one worker has both.
+  uint32_t WorkerFor(std::optional<uint32_t> bound, const Place& place = std::nullopt) const;
   /// Takes a number for a queue pair of `worker`, which counts it from now on. 0: there is none.
-  uint32_t Take(uint32_t worker, Nanos now);
-  /// The queue pair has left its worker.
-  void Release(Qpn qpn, Nanos now);
+  uint32_t Take(uint32_t worker, Nanos now, const Place& place = std::nullopt);
+  /// The queue pair has left its worker. `place` is that of Take.
+  void Release(Qpn qpn, Nanos now, const Place& place = std::nullopt);
 
   uint32_t count_on(uint32_t worker) const { return counts_[worker]; }
   size_t held() const { return pool_.held(); }
@@ -40,6 +51,8 @@ class QueuePairNumbers {
 
   NumberPool pool_;
   std::vector<uint32_t> counts_;  ///< By worker.
+  /// By NIC on a cable, then by worker.
+  absl::flat_hash_map<uint32_t, std::vector<uint32_t>> counts_on_cables_;
 };
 
 /// Control thread.

@@ -103,6 +103,17 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Create(const uroce_create_qp& 
   return made;
 }
 
+namespace {
+
+std::optional<CablePlace> PlaceOn(const NicDevice& device) {
+  const CableEnd* const end = device.config().cable();
+  if (end == nullptr) return std::nullopt;
+  return CablePlace{.cable = static_cast<uint32_t>(end->cable),
+                    .device = device.datapath().index()};
+}
+
+}  // namespace
+
 absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& request,
                                                        const QueuePairLayout& layout,
                                                        uint64_t offset) {
@@ -111,14 +122,15 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
   SharedReceiveObject* srq = request.with_srq == 0 ? nullptr : *srqs_.Find(request.srq);
   const std::optional<uint32_t> bound = srq == nullptr ? std::nullopt : std::optional(srq->worker);
+  const std::optional<CablePlace> place = PlaceOn(*pd->context->device);
   datapath::Worker& worker =
-      core_.nic().workers().at(core_.nic().numbers().queue_pairs.WorkerFor(bound));
+      core_.nic().workers().at(core_.nic().numbers().queue_pairs.WorkerFor(bound, place));
   const uint32_t index = worker.index();
   const absl::StatusOr<datapath::CompletionRing*> send_ring = cqs_.RingOn(index, *send_cq);
   if (!send_ring.ok()) return send_ring.status();
   const absl::StatusOr<datapath::CompletionRing*> receive_ring = cqs_.RingOn(index, *receive_cq);
   if (!receive_ring.ok()) return receive_ring.status();
-  const Qpn qpn(core_.nic().numbers().queue_pairs.Take(index, Nic::Now()));
+  const Qpn qpn(core_.nic().numbers().queue_pairs.Take(index, Nic::Now(), place));
   if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   const uint32_t handle = qps_.NextHandle();
   const uint32_t doorbell_slot = handle % UROCE_DOORBELL_SLOTS;
@@ -198,7 +210,7 @@ absl::StatusOr<uroce_destroy_qp_reply> QueuePairs::Destroy(uint32_t handle) {
   worker.Run([&] { worker.RemoveQueuePair(&qp.queue_pair); });
   reply.async_events_reported = qp.queue_pair.reports().async_records();
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
-  core_.nic().numbers().queue_pairs.Release(config.qpn, Nic::Now());
+  core_.nic().numbers().queue_pairs.Release(config.qpn, Nic::Now(), PlaceOn(*qp.device));
   qpns_.erase(config.qpn.value());
   const ArenaRange range = qp.range;
   qps_.Remove(handle);
@@ -275,7 +287,7 @@ void QueuePairs::Leave(std::span<const std::unique_ptr<QueuePairObject>> leaving
   for (const auto& object : leaving) {
     const Qpn qpn = object->queue_pair.qpn();
     AddCounters(object->device->ended_counters(), object->queue_pair.counters());
-    core_.nic().numbers().queue_pairs.Release(qpn, Nic::Now());
+    core_.nic().numbers().queue_pairs.Release(qpn, Nic::Now(), PlaceOn(*object->device));
     qpns_.erase(qpn.value());
   }
 }

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <vector>
+
 #include "pipeline/base/types.h"
 
 namespace uroce::nic {
@@ -17,6 +20,54 @@ TEST(QueuePairNumbersTest, ANewQueuePairGoesWhereFewestLive) {
   EXPECT_EQ(numbers.WorkerFor(std::nullopt), 1u);
   EXPECT_EQ(numbers.WorkerFor(2), 2u) << "what it uses is bound to a worker";
   EXPECT_EQ(numbers.WorkerFor(0), 0u) << "worker 0 too";
+}
+
+/// Two NICs on the cable inside the daemon with this number.
+struct CableEnds {
+  explicit CableEnds(uint32_t cable)
+      : first{.cable = cable, .device = 2 * cable},
+        second{.cable = cable, .device = 2 * cable + 1} {}
+  CablePlace first;
+  CablePlace second;
+};
+
+uint32_t AddAt(QueuePairNumbers& numbers, const CablePlace& place) {
+  const uint32_t worker = numbers.WorkerFor(std::nullopt, place);
+  EXPECT_NE(numbers.Take(worker, kNow, place), 0u);
+  return worker;
+}
+
+TEST(QueuePairNumbersTest, TheEndsOfACableUseWorkersInTheSameOrder) {
+  QueuePairNumbers numbers(3);
+  const CableEnds cable(1);
+  for (const uint32_t worker : {1u, 2u, 0u, 1u}) {
+    EXPECT_EQ(AddAt(numbers, cable.first), worker);
+    EXPECT_EQ(AddAt(numbers, cable.second), worker);
+  }
+  EXPECT_EQ(numbers.WorkerFor(2, cable.first), 2u) << "what it uses is bound to a worker";
+  EXPECT_EQ(AddAt(numbers, CableEnds(2).first), 2u) << "another cable begins elsewhere";
+}
+
+TEST(QueuePairNumbersTest, AllOfOneEndMayBeMadeBeforeThoseOfTheOther) {
+  QueuePairNumbers numbers(2);
+  const CableEnds cable(0);
+  std::vector<uint32_t> first;
+  std::vector<uint32_t> second;
+  for (int i = 0; i < 5; ++i) first.push_back(AddAt(numbers, cable.first));
+  for (int i = 0; i < 5; ++i) second.push_back(AddAt(numbers, cable.second));
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(numbers.count_on(0), 6u);
+  EXPECT_EQ(numbers.count_on(1), 4u);
+}
+
+TEST(QueuePairNumbersTest, AnEndThatLeavesMakesRoomOnItsWorker) {
+  QueuePairNumbers numbers(2);
+  const CableEnds cable(0);
+  const Qpn qpn(numbers.Take(0, kNow, cable.first));
+  EXPECT_EQ(numbers.WorkerFor(std::nullopt, cable.first), 1u);
+  numbers.Release(qpn, kNow, cable.first);
+  EXPECT_EQ(numbers.WorkerFor(std::nullopt, cable.first), 0u);
+  EXPECT_EQ(numbers.count_on(0), 0u);
 }
 
 TEST(QueuePairNumbersTest, ANumberSaysWhichWorkerOwnsIt) {
