@@ -193,13 +193,13 @@ bool CopyHelper::DoNow(uint32_t worker, CopyJob& job) {
   if (lane.rest.IsOn(begin)) [[unlikely]]
     return false;
   const Outcome outcome = Execute(shared_->memory.fd, job);
-  lane.rest.Note(begin, std::chrono::steady_clock::now());
+  lane.rest.Note(begin, std::chrono::steady_clock::now(), shared_->memory.long_access);
   job.succeeded = outcome == Outcome::kDone;
   return outcome != Outcome::kProcessEnded;
 }
 
-void AccessRest::Note(Time begin, Time end) {
-  if (end - begin < kLong) [[likely]] {
+void AccessRest::Note(Time begin, Time end, Time::duration long_access) {
+  if (end - begin < long_access) [[likely]] {
     if (since_long_ != kFew) ++since_long_;
     return;
   }

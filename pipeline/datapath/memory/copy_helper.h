@@ -94,6 +94,7 @@ struct ProgramMemory {
   /// Whether workers may access the memory themselves. A worker may then wait for the program, such
   /// as for a lock of its address space.
   bool by_workers = false;
+  std::chrono::nanoseconds long_access = std::chrono::milliseconds(1);  ///< See AccessRest.
   std::shared_ptr<void> place;  ///< Held while the thread lives.
   /// Called once, on the helper's thread, when the process has ended and so has no memory.
   std::function<void()> on_end;
@@ -105,13 +106,13 @@ struct ProgramMemory {
 class AccessRest {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr std::chrono::milliseconds kLong{1};
   /// A rest begins with the second long one of so many accesses.
   static constexpr uint32_t kFew = 100;
   static constexpr int kTimesAsLong = 10;
 
   bool IsOn(Time now) const { return now < until_; }
-  void Note(Time begin, Time end);
+  /// An access that took `long_access` or more was long.
+  void Note(Time begin, Time end, Time::duration long_access);
 
  private:
   Time until_{};

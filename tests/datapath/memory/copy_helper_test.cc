@@ -111,7 +111,10 @@ TEST_F(CopyHelperTest, WorkersLeaveMemoryToTheHelperUnlessTheyMayAccessIt) {
 class WorkerAccessTest : public CopyHelperTest {
  protected:
   static ProgramMemory Memory(int fd) {
-    return {.fd = fd, .user = Credentials::Own(), .by_workers = true};
+    return {.fd = fd,
+            .user = Credentials::Own(),
+            .by_workers = true,
+            .long_access = std::chrono::nanoseconds::max()};
   }
   static int OwnMemory() { return open("/proc/self/mem", O_RDWR | O_CLOEXEC); }
 
@@ -181,7 +184,7 @@ TEST_F(WorkerAccessTest, AJobOfAProcessThatHasEndedIsLeftToTheHelper) {
 class AccessRestTest : public testing::Test {
  protected:
   void Access(std::chrono::microseconds took) {
-    rest_.Note(now_, now_ + took);
+    rest_.Note(now_, now_ + took, std::chrono::milliseconds(1));
     now_ += took;
   }
   void QuickAccesses(uint32_t count) {
