@@ -124,6 +124,7 @@ class FaultPort final : public Port {
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override;
+  TurnLimit turn_limit() const override { return port_->turn_limit(); }
   int wait_fd(uint16_t queue) const override { return port_->wait_fd(queue); }
   bool wakes_itself() const override { return port_->wakes_itself(); }
   bool BeforeSleep(uint16_t queue) override { return port_->BeforeSleep(queue); }

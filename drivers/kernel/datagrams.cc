@@ -385,12 +385,13 @@ struct DatagramWriter::Burst {
 DatagramWriter::DatagramWriter() : burst_(new Burst) {}
 DatagramWriter::~DatagramWriter() = default;
 
-SentFrames DatagramWriter::Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count) {
+SentFrames DatagramWriter::Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count,
+                                bool goes_on) {
   auto& messages = burst_->messages;
   // Frames are dropped that have no route, that are too long for their path, or not for a UDP
   // socket.
   return burst_->sender.Send(
-      frames, count,
+      frames, count, goes_on,
       [&](const FrameGroups& groups, rte_mbuf* const* rest) {
         messages.Make(sockets, groups, rest);
         return messages.Send();

@@ -86,7 +86,9 @@ class DatagramWriter {
  public:
   DatagramWriter();
   ~DatagramWriter();
-  SentFrames Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count);
+  /// See SuperframeSender::Send.
+  SentFrames Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count,
+                  bool goes_on = false);
 
  private:
   struct Burst;

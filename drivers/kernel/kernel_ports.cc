@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,13 @@ std::vector<int> ReceiversOf(const UdpSockets& sockets) {
     if (*fd) receivers.push_back(fd->get());
   }
   return receivers;
+}
+
+/// Whether the limit has ended the turn of `frames`, so that more frames are likely to follow.
+bool IsFullTurn(std::span<rte_mbuf* const> frames) {
+  uint64_t bytes = 0;
+  for (const rte_mbuf* frame : frames) bytes += frame->data_len;
+  return frames.size() >= kSocketTurn.frames || bytes >= kSocketTurn.bytes;
 }
 
 /// What ports by packet sockets and ports by UDP sockets have in common. `Sockets` are those of one
@@ -62,7 +70,8 @@ class SocketPort : public Port {
   uint16_t TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos now) final {
     Queue& queue = queues_[index];
     if (!queue.gate.is_open()) return 0;
-    const SentFrames sent = queue.writer.Send(queue.sockets, frames, count);
+    const SentFrames sent =
+        queue.writer.Send(queue.sockets, frames, count, IsFullTurn({frames, count}));
     if (sent.dropped != 0) Count(queue.tx_dropped, sent.dropped);
     if (!queue.gate.GivesUp(sent.frames != 0, sent.is_full, now)) return sent.frames;
     rte_pktmbuf_free_bulk(frames + sent.frames, count - sent.frames);
@@ -72,6 +81,7 @@ class SocketPort : public Port {
   uint16_t TransmitRoom(uint16_t index) const final {
     return queues_[index].gate.is_open() ? FrameGroups::kMostFrames : 0;
   }
+  TurnLimit turn_limit() const final { return kSocketTurn; }
   int wait_fd(uint16_t index) const final { return queues_[index].wake.fd(); }
   bool BeforeSleep(uint16_t index) final { return !queues_[index].reader.has_frames(); }
   void AfterSleep(uint16_t index) final { queues_[index].wake.Drain(); }

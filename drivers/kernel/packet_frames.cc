@@ -184,11 +184,11 @@ struct PacketWriter::Burst {
 PacketWriter::PacketWriter() : burst_(new Burst) {}
 PacketWriter::~PacketWriter() = default;
 
-SentFrames PacketWriter::Send(const Fd& socket, rte_mbuf** frames, uint16_t count) {
+SentFrames PacketWriter::Send(const Fd& socket, rte_mbuf** frames, uint16_t count, bool goes_on) {
   auto& messages = burst_->messages;
   // Frames are dropped when the interface is down or gone, or they are too long for it.
   return burst_->sender.Send(
-      frames, count,
+      frames, count, goes_on,
       [&](const FrameGroups& groups, rte_mbuf* const* rest) {
         messages.Make(groups, rest);
         return messages.Send(socket.get());

@@ -67,7 +67,8 @@ class PacketWriter {
  public:
   PacketWriter();
   ~PacketWriter();
-  SentFrames Send(const Fd& socket, rte_mbuf** frames, uint16_t count);
+  /// See SuperframeSender::Send.
+  SentFrames Send(const Fd& socket, rte_mbuf** frames, uint16_t count, bool goes_on = false);
 
  private:
   struct Burst;

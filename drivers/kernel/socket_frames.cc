@@ -19,6 +19,17 @@ constexpr unsigned kFewMessages = 4;
 void FrameGroups::Make(rte_mbuf* const* frames, uint16_t count, bool joins) {
   size_ = 0;
   for (uint16_t i = 0; i < count; ++i) Place(*frames[i], static_cast<uint8_t>(i), joins);
+  all_ = size_;
+  frames_ = count;
+}
+
+bool FrameGroups::KeepOpenGroup() {
+  if (size_ < 2) return false;
+  const Group& group = groups_[size_ - 1];
+  if (group.last + 1 != frames_ || group.first == group.last) return false;
+  if (!group.builder->HasRoom()) return false;
+  --size_;
+  return true;
 }
 
 void FrameGroups::Place(rte_mbuf& frame, uint8_t index, bool joins) {
@@ -43,7 +54,7 @@ uint16_t FrameGroups::Release(uint16_t sent, rte_mbuf** frames, uint16_t count) 
   std::array<rte_mbuf*, kMostFrames> ordered;
   uint16_t used = 0;
   uint16_t freed = count;
-  for (uint16_t i = 0; i < size_; ++i) {
+  for (uint16_t i = 0; i < all_; ++i) {
     if (i == sent) freed = used;
     for (uint8_t at = groups_[i].first; at != kNoFrame; at = next_[at])
       ordered[used++] = frames[at];
@@ -53,7 +64,7 @@ uint16_t FrameGroups::Release(uint16_t sent, rte_mbuf** frames, uint16_t count) 
   return freed;
 }
 
-SentFrames SuperframeSender::Send(rte_mbuf** frames, uint16_t count, SendGroups send,
+SentFrames SuperframeSender::Send(rte_mbuf** frames, uint16_t count, bool goes_on, SendGroups send,
                                   Refusal (*refusal_of)(int)) {
   SentFrames result;
   bool joins = sends_superframes_;
@@ -62,9 +73,13 @@ SentFrames SuperframeSender::Send(rte_mbuf** frames, uint16_t count, SendGroups 
     const auto left =
         static_cast<uint16_t>(std::min<int>(FrameGroups::kMostFrames, count - result.frames));
     groups_.Make(rest, left, joins);
+    const bool is_end = result.frames + left == count;
+    const bool keeps = goes_on && is_end && groups_.KeepOpenGroup();
     const int sent = send(groups_, rest);
     if (sent > 0) {
+      const bool is_done = keeps && sent == groups_.size();
       result.frames += groups_.Release(static_cast<uint16_t>(sent), rest, left);
+      if (is_done) break;
       continue;
     }
     if (errno == EAGAIN || errno == ENOBUFS) {
@@ -110,8 +125,9 @@ bool MessageReader::ReadMessages(int socket) {
 uint16_t MessageReader::ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint16_t count,
                                       absl::FunctionRef<bool()> read) {
   uint16_t got = 0;
+  uint32_t bytes = 0;
   bool may_read = true;
-  while (got < count) {
+  while (got < count && bytes < kSocketTurn.bytes) {
     if (!has_frames()) {
       if (!may_read || !read()) break;
       may_read = false;
@@ -130,6 +146,7 @@ uint16_t MessageReader::ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint
     if (frame == nullptr) break;  // What was read waits for mbufs.
     if (Write(*frame)) {
       frames[got++] = frame;
+      bytes += frame->data_len;
     } else {
       ++counts_.dropped;
       rte_pktmbuf_free(frame);

@@ -17,6 +17,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
+#include "pipeline/port/port.h"
 #include "pipeline/wire/superframe.h"
 
 namespace uroce::drivers {
@@ -40,6 +41,10 @@ class FrameGroups {
 
   /// `joins`: groups may have more than one frame. Range: `count` up to kMostFrames.
   void Make(rte_mbuf* const* frames, uint16_t count, bool joins);
+  /// Leaves the last group out of those that are to be sent, if it has the last frame and room for
+  /// another one. A frame alone is not left out, nor is the only group. Returns whether it did.
+  bool KeepOpenGroup();
+  /// Groups that are to be sent.
   uint16_t size() const { return size_; }
   const Group& operator[](uint16_t index) const { return groups_[index]; }
   uint8_t NextOf(uint8_t frame) const { return next_[frame]; }
@@ -53,7 +58,14 @@ class FrameGroups {
   std::array<Group, kMostFrames> groups_;
   std::array<uint8_t, kMostFrames> next_{};
   uint16_t size_ = 0;
+  uint16_t all_ = 0;     ///< With the group that is left out.
+  uint16_t frames_ = 0;  ///< Of all.
 };
+
+/// A turn has room for a superframe of the longest, whatever the size of its packets.
+inline constexpr TurnLimit kSocketTurn = {.frames = FrameGroups::kMostFrames,
+                                          .bytes = 2 * wire::kMaxSuperframeBytes};
+static_assert(kSocketTurn.frames <= Port::kMostTurnFrames);
 
 /// What a burst has come to.
 struct SentFrames {
@@ -77,8 +89,10 @@ class SuperframeSender {
 
   /// Sends the first n of `count` frames; frames of different flows may change their order, also in
   /// `frames`. A superframe that is refused leaves as single frames, as `refusal_of` its errno
-  /// says; any other group that is refused is dropped.
-  SentFrames Send(rte_mbuf** frames, uint16_t count, SendGroups send, Refusal (*refusal_of)(int));
+  /// says; any other group that is refused is dropped. `goes_on`: more frames of the last flow
+  /// follow at the next call, so its superframe may wait for them.
+  SentFrames Send(rte_mbuf** frames, uint16_t count, bool goes_on, SendGroups send,
+                  Refusal (*refusal_of)(int));
 
  private:
   FrameGroups groups_;
@@ -144,8 +158,8 @@ class MessageReader {
   MessageReader();
   ~MessageReader() = default;
 
-  /// Yields up to `count` frames in mbufs of `pool`; the caller owns them. Calls `read` at most
-  /// once, and only when nothing is left of what was read before.
+  /// Yields up to `count` frames and the bytes of a turn in mbufs of `pool`; the caller owns them.
+  /// Calls `read` at most once, and only when nothing is left of what was read before.
   uint16_t ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint16_t count,
                          absl::FunctionRef<bool()> read);
   /// Reads messages; forgets the former ones. False: there are none.

@@ -50,6 +50,12 @@ struct PortInfo {
   std::optional<Mac> peer_mac;
 };
 
+/// How much a worker sends by a port in one turn, and receives: it stops at either.
+struct TurnLimit {
+  uint32_t frames = 32;
+  uint32_t bytes = UINT32_MAX;
+};
+
 /// Counted drops of a port, cumulative.
 struct PortCounters {
   uint64_t tx_discards = 0;  ///< Frames that the device did not accept.
@@ -82,6 +88,10 @@ class Port {
                                                Nanos now) = 0;
   /// How many frames TransmitBurst would take now.
   virtual uint16_t TransmitRoom(uint16_t queue) const = 0;
+  /// Constant, with at most kMostTurnFrames frames. A port that spends its time for each burst asks
+  /// for longer ones than others do. ReceiveBurst itself ends at the bytes.
+  virtual TurnLimit turn_limit() const { return {}; }
+  static constexpr uint32_t kMostTurnFrames = 64;
   /// An fd that becomes readable when frames arrive. -1: a sleeping worker wakes by timer, unless
   /// `wakes_itself` says that frames come only from a worker that is awake.
   virtual int wait_fd([[maybe_unused]] uint16_t queue) const { return -1; }

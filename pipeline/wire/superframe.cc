@@ -102,6 +102,11 @@ SuperframeBuilder::Added SuperframeBuilder::Add(std::span<const uint8_t> frame) 
   return Added::kYes;
 }
 
+bool SuperframeBuilder::HasRoom() const {
+  if (is_complete_ || segments_ == kMaxSegments) return false;
+  return places_->payload_offset - kIp + payload_bytes_ + segment_bytes() <= kMaxSuperframeBytes;
+}
+
 size_t SuperframeBuilder::WriteHeaders(uint8_t* out) const {
   const uint32_t udp_bytes = sizeof(UdpHeader) + payload_bytes_;
   std::copy_n(first_.data(), places_->payload_offset, out);
@@ -127,6 +132,17 @@ SuperframeCutter::SuperframeCutter(std::span<const uint8_t> superframe, const Ud
     : superframe_(superframe), places_(places), segment_bytes_(segment_bytes) {
   const auto payload = static_cast<uint32_t>(superframe.size() - places.payload_offset);
   segments_ = (payload + segment_bytes - 1) / segment_bytes;
+  std::copy_n(superframe.data(), places.payload_offset, headers_.bytes.data());
+  uint8_t* const udp_at = headers_.bytes.data() + places.udp_offset();
+  auto udp = Load<UdpHeader>(udp_at);
+  udp.checksum = Be<2>(0);
+  Store(udp_at, udp);
+  if (places.is_ipv6) return;
+  auto ip = Load<Ipv4Header>(headers_.bytes.data() + kIp);
+  headers_.identification = ip.identification.value();
+  ip.total_length = ip.identification = ip.checksum = Be<2>(0);
+  Store(headers_.bytes.data() + kIp, ip);
+  headers_.sum = SumOfWords({headers_.bytes.data() + kIp, sizeof ip});
 }
 
 uint32_t SuperframeCutter::FrameBytes(uint32_t index) const {
@@ -135,19 +151,27 @@ uint32_t SuperframeCutter::FrameBytes(uint32_t index) const {
          std::min<uint32_t>(segment_bytes_, payload - index * segment_bytes_);
 }
 
+// The headers are those of all frames: each needs its lengths, and what follows from its index.
 void SuperframeCutter::Write(uint32_t index, Identifications identifications, uint8_t* out) const {
   const uint32_t payload = FrameBytes(index) - places_.payload_offset;
-  std::copy_n(superframe_.data(), places_.payload_offset, out);
-  if (!places_.is_ipv6 && identifications == Identifications::kRising) {
-    auto ip = Load<Ipv4Header>(out + kIp);
-    ip.identification = Be<2>(static_cast<uint16_t>(ip.identification.value() + index));
-    Store(out + kIp, ip);
+  const auto udp_bytes = static_cast<uint16_t>(sizeof(UdpHeader) + payload);
+  std::copy_n(headers_.bytes.data(), places_.payload_offset, out);
+  const auto store = [out](size_t at, uint32_t value) {
+    Store(out + at, Be<2>(static_cast<uint16_t>(value)));
+  };
+  store(places_.udp_offset() + offsetof(UdpHeader, length), udp_bytes);
+  if (places_.is_ipv6) {
+    store(kIp + offsetof(Ipv6Header, payload_length), udp_bytes);
+  } else {
+    const bool rises = identifications == Identifications::kRising;
+    const auto identification =
+        static_cast<uint16_t>(headers_.identification + (rises ? index : 0));
+    const uint32_t total = sizeof(Ipv4Header) + udp_bytes;
+    store(kIp + offsetof(Ipv4Header, total_length), total);
+    store(kIp + offsetof(Ipv4Header, identification), identification);
+    store(kIp + offsetof(Ipv4Header, checksum),
+          ChecksumOfSum(headers_.sum + total + identification));
   }
-  FinishIp(out + kIp, places_.is_ipv6, static_cast<uint32_t>(sizeof(UdpHeader) + payload));
-  auto udp = Load<UdpHeader>(out + places_.udp_offset());
-  udp.length = Be<2>(static_cast<uint16_t>(sizeof udp + payload));
-  udp.checksum = Be<2>(0);
-  Store(out + places_.udp_offset(), udp);
   std::memcpy(out + places_.payload_offset,
               superframe_.data() + places_.payload_offset + size_t{index} * segment_bytes_,
               payload);

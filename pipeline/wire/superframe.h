@@ -3,6 +3,7 @@
 // it or the NIC cuts into segments (GSO_UDP_L4), or has put together from packets (GRO).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,6 +43,8 @@ class SuperframeBuilder {
   Added Add(std::span<const uint8_t> frame);
 
   uint32_t segments() const { return segments_; }
+  /// Whether a frame as long as the first one fits behind the others.
+  bool HasRoom() const;
   /// Whether the first frame is a UDP packet, so that `places` may be called.
   bool has_places() const { return places_.has_value(); }
   const UdpFrame& places() const { return *places_; }
@@ -84,10 +87,18 @@ class SuperframeCutter {
   SuperframeCutter(std::span<const uint8_t> superframe, const UdpFrame& places,
                    uint16_t segment_bytes);
 
+  /// Headers of a frame, but for lengths, identification and the IPv4 checksum.
+  struct Headers {
+    std::array<uint8_t, kMaxUdpHeaderBytes> bytes{};
+    uint16_t identification = 0;  ///< Of the first frame.
+    uint64_t sum = 0;             ///< Of the IPv4 header, without what is missing.
+  };
+
   std::span<const uint8_t> superframe_;
   UdpFrame places_;
   uint16_t segment_bytes_;
   uint32_t segments_;
+  Headers headers_;
 };
 
 /// Completes a checksum that the kernel has left to the NIC: stores the sum of the bytes from

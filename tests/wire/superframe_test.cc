@@ -90,7 +90,9 @@ TEST_P(SuperframeTest, ItsHeadersAreThoseOfOneLongPacket) {
 TEST_P(SuperframeTest, AShorterFrameIsTheLast) {
   const Frame first = train_.Next(1024);
   SuperframeBuilder builder(first);
+  EXPECT_TRUE(builder.HasRoom());
   EXPECT_EQ(builder.Add(train_.Next(4)), Added::kYes);
+  EXPECT_FALSE(builder.HasRoom());
   EXPECT_EQ(builder.Add(train_.Next(4)), Added::kDoesNotFit);
   EXPECT_EQ(builder.segments(), 2u);
 }
@@ -122,11 +124,16 @@ TEST_P(SuperframeTest, ItHoldsWhatLinuxTakes) {
   const Frame small = train_.Next(8);
   SuperframeBuilder many(small);
   for (uint32_t i = 1; i < kMaxSegments; ++i) ASSERT_EQ(many.Add(train_.Next(8)), Added::kYes);
+  EXPECT_FALSE(many.HasRoom());
   EXPECT_EQ(many.Add(train_.Next(8)), Added::kDoesNotFit);
   const Frame large = train_.Next(4096);
   SuperframeBuilder few(large);
   size_t bytes = large.size() - 14;
-  while (few.Add(train_.Next(4096)) == Added::kYes) bytes += large.size() - payload_offset();
+  while (few.HasRoom()) {
+    ASSERT_EQ(few.Add(train_.Next(4096)), Added::kYes);
+    bytes += large.size() - payload_offset();
+  }
+  EXPECT_EQ(few.Add(train_.Next(4096)), Added::kDoesNotFit);
   EXPECT_LE(bytes, kMaxSuperframeBytes);
   EXPECT_GT(bytes + large.size() - payload_offset(), kMaxSuperframeBytes);
 }

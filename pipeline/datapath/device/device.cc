@@ -89,6 +89,12 @@ void Taps::BeginTurn() {
 
 namespace {
 
+uint64_t TotalBytes(std::span<rte_mbuf* const> frames) {
+  uint64_t bytes = 0;
+  for (const rte_mbuf* frame : frames) bytes += frame->data_len;
+  return bytes;
+}
+
 // The share of each worker's READs in the receive buffers of a port. Linux counts up to a quarter
 // of a socket's buffer as full that is empty again (udp_rmem_release).
 uint64_t RoomForReads(const drivers::Port& port, uint32_t workers) {
@@ -109,6 +115,7 @@ DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps
       // The worker of the first queue runs an emulated network. To the others its time stands still
       // also when nothing is under way.
       may_lag_(port_->may_lag() && device->QueueOf(cross_worker->index()) == uint16_t{0}),
+      turn_limit_(port_->turn_limit()),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),
@@ -127,6 +134,7 @@ DevicePort::~DevicePort() { DropFrames(); }
 void DevicePort::DropFrames() {
   rte_pktmbuf_free_bulk(pending_.data(), pending_count_);
   pending_count_ = 0;
+  pending_bytes_ = 0;
   for (; own_count_ != 0; --own_count_, ++own_head_) rte_pktmbuf_free(own_[own_head_ % kOwnRing]);
 }
 
@@ -184,11 +192,11 @@ void DevicePort::NoteLag(Nanos now) {
 }
 
 uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
-  uint16_t count = queue_ ? port_->ReceiveBurst(*queue_, frames, kBurst, now) : 0;
+  const auto most = static_cast<uint16_t>(turn_limit_.frames);
+  uint16_t count = queue_ ? port_->ReceiveBurst(*queue_, frames, most, now) : 0;
   if (may_lag_) [[unlikely]]
     NoteLag(now);
-  uint64_t bytes = 0;
-  for (uint16_t i = 0; i < count; ++i) bytes += frames[i]->data_len;
+  const uint64_t bytes = TotalBytes({frames, count});
   if (count != 0) {
     Count(counters_.port_rcv_packets, count);
     Count(counters_.port_rcv_bytes, bytes);
@@ -221,8 +229,10 @@ uint32_t DevicePort::TransmitRoom() const {
 }
 
 uint32_t DevicePort::LookForRoom() const {
-  if (own_count_ > kOwnRing - 3 * kBurst) return 0;
-  const uint32_t room = std::min<uint32_t>(TransmitRoom(), kBurst);
+  if (own_count_ > kOwnRing - 3 * kBurst || HasFullTurn()) return 0;
+  // A turn receives a burst of the frames that the device sends to itself: more would pile up.
+  const uint32_t most = own_count_ == 0 ? turn_limit_.frames : kBurst;
+  const uint32_t room = std::min<uint32_t>(TransmitRoom(), most);
   return room > pending_count_ ? room - pending_count_ : 0;
 }
 
@@ -231,7 +241,9 @@ bool DevicePort::TakeRelayed(uint32_t most) {
   for (drivers::FrameQueue* relay : relays_) {
     const auto limit = static_cast<uint16_t>(std::min(most, LookForRoom()));
     if (limit == 0) break;
-    pending_count_ += relay->Take(pending_.data() + pending_count_, limit);
+    const uint16_t taken = relay->Take(pending_.data() + pending_count_, limit);
+    pending_bytes_ += TotalBytes({pending_.data() + pending_count_, taken});
+    pending_count_ += taken;
   }
   return pending_count_ != before;
 }
@@ -255,6 +267,7 @@ void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& 
     own_[(own_head_ + own_count_++) % kOwnRing] = frame;
   } else {
     pending_[pending_count_++] = frame;
+    pending_bytes_ += frame->data_len;
     share_.OnSent(frame->data_len + congestion::kFrameOverheadBytes);
   }
 }
@@ -271,6 +284,7 @@ void DevicePort::Flush(Nanos now) {
   }
   std::copy(pending_.begin() + taken, pending_.begin() + pending_count_, pending_.begin());
   pending_count_ -= taken;
+  pending_bytes_ = TotalBytes({pending_.data(), pending_count_});
 }
 
 }  // namespace uroce::datapath

@@ -190,7 +190,8 @@ class Device {
 
 class Session;
 
-/// Packets of one turn and port, in either direction.
+/// Packets of one turn and port, in either direction. A port may ask for more of them
+/// (drivers::TurnLimit).
 inline constexpr uint32_t kBurst = 32;
 
 /// The bytes that a program, and a queue pair within a program, sends before the next one does.
@@ -286,17 +287,20 @@ class DevicePort {
   /// Tells congestion control that the worker was ready before `now`, but had no CPU for `wait`.
   void NoteWait(Nanos wait, Nanos now);
 
-  /// Receives up to 2 * kBurst frames: those from the port, and those that the device sent to
+  static constexpr uint32_t kMostReceived = drivers::Port::kMostTurnFrames + kBurst;
+  /// Receives up to kMostReceived frames: those from the port, and those that the device sent to
   /// itself for this worker. Frames to itself for other workers go to their owner; an owner that is
   /// behind holds them back. Captures see frames once their fate is known: see FrameRecorder.
   uint16_t Receive(rte_mbuf** frames, Nanos now);
 
   /// How many frames may be queued in this turn.
   uint32_t LookForRoom() const;
+  /// Whether as many bytes are queued as one turn may queue.
+  bool HasFullTurn() const { return pending_bytes_ >= turn_limit_.bytes; }
   /// Whether a burst fits beyond what LookForRoom counts: for packets whose turn has passed while
   /// their payload was being copied.
   bool HasReserve() const {
-    return pending_count_ <= kBurst && own_count_ <= kOwnRing - 2 * kBurst;
+    return pending_count_ <= kPending - kBurst && own_count_ <= kOwnRing - 2 * kBurst;
   }
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
   /// `note` is what captures say of it. The frame says whom it is for (pipeline/port/frames.h).
@@ -334,7 +338,7 @@ class DevicePort {
   }
 
  private:
-  static constexpr uint32_t kPending = 2 * kBurst;
+  static constexpr uint32_t kPending = drivers::Port::kMostTurnFrames + kBurst;
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
   void DropFrames();
@@ -363,6 +367,7 @@ class DevicePort {
   DeviceHistograms& histograms_;
   const std::span<congestion::Environment, congestion::kPriorities> environments_;
   const bool may_lag_;
+  const drivers::TurnLimit turn_limit_;
   const std::optional<uint16_t> queue_;
   const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
   const bool serves_host_;
@@ -377,6 +382,7 @@ class DevicePort {
   uint32_t paused_count_ = 0;
   std::array<rte_mbuf*, kPending> pending_{};
   uint32_t pending_count_ = 0;
+  uint64_t pending_bytes_ = 0;
   std::array<rte_mbuf*, kOwnRing> own_{};  // Frames to the device's own address.
   uint32_t own_head_ = 0;
   uint32_t own_count_ = 0;

@@ -239,7 +239,7 @@ Receiver::Receiver(const ReceiveContext& context)
 
 bool Receiver::Receive() {
   bool any = false;
-  std::array<rte_mbuf*, 2 * kBurst> frames;
+  std::array<rte_mbuf*, DevicePort::kMostReceived> frames;
   for (const auto& port : context_.ports) {
     const uint16_t count = port->Receive(frames.data(), context_.time.now());
     if (count == 0) continue;

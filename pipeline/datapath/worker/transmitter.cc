@@ -93,7 +93,7 @@ bool Transmitter::ServeQueuePairs(DevicePort& port) {
   const Flow* last = nullptr;
   bool any = false;
   const Nanos now = context_.time.now();
-  while (room != 0 && port.MaySend(now)) {
+  while (room != 0 && !port.HasFullTurn() && port.MaySend(now)) {
     auto* session = static_cast<SessionFlow*>(schedule.Current());
     if (session == nullptr) break;
     if (session->share.is_limited() && !session->share.MaySend(now)) [[unlikely]] {

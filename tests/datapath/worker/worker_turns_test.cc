@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
@@ -82,6 +84,51 @@ TEST_F(WorkerTurnsTest, QueuePairsThatShareADoorbellAllSend) {
   PostWrite(*a, 8, 3);
   bed_.Settle();
   EXPECT_TRUE(a->PollSend(cqe)) << "the rest of the chain still hears the bell";
+}
+
+/// The most frames that one turn sends for one queue pair, over ports with `limit`.
+uint64_t FramesOfATurn(drivers::TurnLimit limit, bool to_self = false) {
+  std::array<TestPort, 2> ports;
+  for (int i = 0; i < 2; ++i) {
+    ports[i].peer = &ports[1 - i];
+    ports[i].limit = limit;
+  }
+  Testbed bed({&ports[0], &ports[1]});
+  std::vector<uint8_t> bytes(1 << 20);
+  const MemoryRegion& region =
+      bed.Register(bytes.data(), bytes.size(), kAllAccess, MrMode::kMapped);
+  Endpoint& a = bed.AddEndpoint(0);
+  Endpoint& b = bed.AddEndpoint(to_self ? 0 : 1);
+  bed.Connect(a, b);
+  for (int i = 0; i < 4; ++i) {
+    a.PostSend({.opcode = kWrite,
+                .list = {Testbed::Sge(region, 0, 1 << 20)},
+                .remote_addr = region.iova,
+                .rkey = region.key});
+  }
+  uint64_t most = 0;
+  for (int turn = 0; turn < 100; ++turn) {
+    const uint64_t before = a.qp->traffic().sent_packets;
+    bed.Turn();
+    most = std::max(most, a.qp->traffic().sent_packets - before);
+  }
+  return most;
+}
+
+TEST(TurnLimitTest, ATurnSendsAsManyFramesAsThePortTakes) {
+  EXPECT_EQ(FramesOfATurn({}), kBurst);
+  EXPECT_EQ(FramesOfATurn({.frames = 64}), 64u);
+}
+
+TEST(TurnLimitTest, ATurnSendsAsManyBytesAsThePortTakes) {
+  constexpr uint32_t kFrameBytes = 14 + 20 + 8 + 12 + 1024 + 4;  // A MIDDLE.
+  EXPECT_EQ(FramesOfATurn({.frames = 64, .bytes = 40 * kFrameBytes}), 40u);
+  EXPECT_EQ(FramesOfATurn({.frames = 64, .bytes = 39 * kFrameBytes + 1}), 40u);
+}
+
+// A turn receives a burst of them, so that more would wait longer and longer.
+TEST(TurnLimitTest, FramesToTheDeviceItselfDoNotPileUp) {
+  EXPECT_LE(FramesOfATurn({.frames = 64}, /*to_self=*/true), 64u);
 }
 
 TEST_F(WorkerTurnsTest, AFullPortHoldsBackAndLosesNothing) {

@@ -32,11 +32,11 @@ class PacketFramesTest : public FramePoolTest {
     frame->pkt_len = frame->data_len;
     return frame;
   }
-  SentFrames Send(const std::vector<Bytes>& all) {
+  SentFrames Send(const std::vector<Bytes>& all, bool goes_on = false) {
     std::vector<rte_mbuf*> frames;
     for (const Bytes& bytes : all) frames.push_back(FrameOf(bytes));
     const SentFrames sent =
-        writer_.Send(ours_, frames.data(), static_cast<uint16_t>(frames.size()));
+        writer_.Send(ours_, frames.data(), static_cast<uint16_t>(frames.size()), goes_on);
     rte_pktmbuf_free_bulk(frames.data() + sent.frames,
                           static_cast<unsigned>(frames.size() - sent.frames));
     return sent;
@@ -149,6 +149,48 @@ TEST_F(PacketFramesTest, AShortPacketBetweenLongOnesKeepsItsPlace) {
     }
     EXPECT_EQ(received, packets);
   }
+}
+
+// The FIRST of a WRITE is longer than the packets behind it: one of them may still end its
+// superframe. Those behind it wait for the others of their message.
+TEST_F(PacketFramesTest, TheLastSuperframeOfABurstThatGoesOnWaitsForTheRest) {
+  std::vector<Bytes> packets = {train_.Next(1040)};
+  for (int i = 0; i < 5; ++i) packets.push_back(train_.Next(1024));
+  EXPECT_EQ(Send(packets, /*goes_on=*/true).frames, 2);
+  VnetHeader header;
+  Bytes frame;
+  ASSERT_TRUE(Take(header, frame));
+  EXPECT_EQ(header.gso_size, packets[0].size() - 42);
+  EXPECT_FALSE(Take(header, frame)) << "the rest waits";
+  packets.erase(packets.begin(), packets.begin() + 2);
+  packets.push_back(train_.Next(1024));
+  EXPECT_EQ(Send(packets).frames, packets.size());
+  ASSERT_TRUE(Take(header, frame));
+  Give(header, frame);
+  EXPECT_EQ(Receive(), packets) << "in one superframe";
+}
+
+TEST_F(PacketFramesTest, APacketAloneDoesNotWaitForOthers) {
+  EXPECT_EQ(Send({train_.Next(1040), train_.Next(1024), train_.Next(1024)}, true).frames, 3);
+}
+
+TEST_F(PacketFramesTest, TheOnlySuperframeDoesNotWait) {
+  EXPECT_EQ(Send({train_.Next(1024), train_.Next(1024)}, true).frames, 2);
+}
+
+TEST_F(PacketFramesTest, ASuperframeThatNothingCanJoinDoesNotWait) {
+  const std::vector<Bytes> packets = {train_.Next(1040), train_.Next(1024), train_.Next(1024),
+                                      train_.Next(1024), train_.Next(100)};
+  EXPECT_EQ(Send(packets, true).frames, packets.size()) << "a shorter packet ends it";
+}
+
+// What is not the end of the burst has nothing to wait for.
+TEST_F(PacketFramesTest, SuperframesOfOtherFlowsDoNotWait) {
+  wire::PacketTrain other;
+  other.udp_source_port = 0xc123;
+  const std::vector<Bytes> packets = {other.Next(1024), train_.Next(1024), train_.Next(1024),
+                                      other.Next(1024)};
+  EXPECT_EQ(Send(packets, true).frames, packets.size());
 }
 
 TEST_F(PacketFramesTest, WhatTheKernelHasNoRoomForStaysInOrder) {
