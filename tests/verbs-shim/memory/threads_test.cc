@@ -320,7 +320,7 @@ TEST_F(WithoutUserfaultfdTest, AStackOfACoroutineIsCopied) {
     coroutine.uc_link = &main_of_thread;
     makecontext(
         &coroutine, [] { coroutine_work(); }, 0);
-    remapcontext(&main_of_thread, &coroutine);
+    swapcontext(&main_of_thread, &coroutine);
   });
   EXPECT_EQ(Register(), "c262144");
   EXPECT_EQ(reason_, UROCE_WHY_STACK);
