@@ -23,7 +23,7 @@ enum MadFate : uint8_t {
   kAlter,          ///< Count; an offset and a value each. Then the MAD is delivered.
   kForge,          ///< Like kAlter, for an additional copy.
   kFromOtherHost,  ///< Host; then like kForge: the copy seems to come from another host.
-  kTell,           ///< Path; length; bytes: a MAD to the negotiation, after a header of their class.
+  kTell,           ///< Path; length; bytes: a MAD to the negotiation, after a header of its class.
   kAnswer,    ///< Path; status; features: the correct answer to the last question on that path.
   kUse,       ///< Path: a queue pair starts to use it, or stops.
   kPassTime,  ///< Exponent: 2^n us, for the negotiation.
