@@ -16,14 +16,16 @@ COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 _"${COMP_WORDS[0]}"
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-# A shell on its own terminal, which prints what it would offer.
+# A shell on its own terminal, which prints what it would offer. It is ready when its line editor
+# reads keys: until then C-u would be the terminal's, and erase what was typed before it.
 ASK_ZSH = r"""
 zmodload zsh/zpty
 zpty z zsh -f -i
 zpty -w z "PS1= ; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D"
 zpty -w z 'compadd() { [[ -n $words ]] && builtin compadd -O offered "$@"
   print -rl -- "offer:"${^offered}; builtin compadd "$@" }'
-zpty -w z "zstyle ':completion:*' verbose no; bindkey '^I' complete-word; print rea''dy"
+zpty -w z "zstyle ':completion:*' verbose no; bindkey '^I' complete-word"
+zpty -w z "zle-line-init() { print rea''dy }; zle -N zle-line-init"
 zpty -r z seen '*ready*'
 zpty -w -n z "$2"$'\t'
 zpty -w z $'\x15'"print that''sall"  # Typed now, read when all is offered. C-u: not this line.
