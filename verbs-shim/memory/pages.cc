@@ -22,7 +22,8 @@ bool HasContents(uint64_t entry, uint64_t page) {
 
 }  // namespace
 
-void UsedPages::FindTouched(int64_t page_map, AddressRange chunk) {
+template <typename IsUsedEntry>
+void UsedPages::Find(int64_t page_map, AddressRange chunk, IsUsedEntry&& is_used) {
   chunk_ = chunk;
   for (uint64_t& bits : bits_) bits = ~uint64_t{0};
   uint64_t entries[kPages];
@@ -31,9 +32,18 @@ void UsedPages::FindTouched(int64_t page_map, AddressRange chunk) {
   const uint64_t offset = chunk.start / kPageBytes * sizeof(entries[0]);
   if (page_map < 0 || SystemCall(SYS_pread64, page_map, entries, bytes, offset) != bytes) return;
   for (uint64_t page = 0; page < pages; ++page) {
-    if (HasContents(entries[page], chunk.start + page * kPageBytes)) continue;
+    if (is_used(entries[page], chunk.start + page * kPageBytes)) continue;
     bits_[page / 64] &= ~(uint64_t{1} << page % 64);
   }
+}
+
+void UsedPages::FindTouched(int64_t page_map, AddressRange chunk) {
+  Find(page_map, chunk, HasContents);
+}
+
+void UsedPages::FindMapped(int64_t page_map, AddressRange chunk) {
+  Find(page_map, chunk,
+       [](uint64_t entry, uint64_t) { return (entry & (kPresent | kSwapped)) != 0; });
 }
 
 bool FilePages::FindRun(uint64_t offset, uint64_t limit) {

@@ -65,6 +65,8 @@ class UsedPages {
   /// (`page_map`, an fd or a negative errno) tells. Where it does not tell, all pages count as
   /// used.
   void FindTouched(int64_t page_map, AddressRange chunk);
+  /// Finds the pages that have an entry in the page tables, and reads none of them.
+  void FindMapped(int64_t page_map, AddressRange chunk);
 
   /// Calls `visit(run)` for each run of used pages, in rising addresses, until one returns another
   /// value than 0. Returns this value, or 0.
@@ -85,6 +87,8 @@ class UsedPages {
  private:
   static constexpr uint64_t kPages = kChunkBytes / kPageBytes;
 
+  template <typename IsUsedEntry>
+  void Find(int64_t page_map, AddressRange chunk, IsUsedEntry&& is_used);
   bool IsUsed(uint64_t page) const { return (bits_[page / 64] >> page % 64 & 1) != 0; }
 
   AddressRange chunk_ = {0, 0};

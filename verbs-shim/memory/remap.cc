@@ -271,7 +271,9 @@ class Remap {
   /// a part of (Linux 6.18).
   int64_t Hold(WriteProtection& protection) {
     if (is_locked_) SystemCall(SYS_munlock, chunk_.start, Length());
-    if (scratch_ != 0) return protection.BeginByMoving(*others_.support, chunk_, Scratch());
+    if (scratch_ != 0) {
+      return protection.BeginByMoving(*others_.support, page_map_, chunk_, Scratch());
+    }
     if (others_.support == nullptr) return 0;
     return protection.Begin(*others_.support, chunk_, request_.protection);
   }

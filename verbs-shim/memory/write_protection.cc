@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "verbs-shim/memory/pages.h"
 #include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/segv_action.h"
 #include "verbs-shim/memory/system_call.h"
@@ -331,21 +332,30 @@ int64_t WriteProtection::HoldAbsent() {
   return Watch(pages_, UFFDIO_REGISTER_MODE_WP | UFFDIO_REGISTER_MODE_MISSING);
 }
 
-int64_t WriteProtection::BeginByMoving(const FaultSupport& support, AddressRange pages,
-                                       uint64_t to) {
+int64_t WriteProtection::BeginByMoving(const FaultSupport& support, int64_t page_map,
+                                       AddressRange pages, uint64_t to) {
   pages_ = pages;
   const uint64_t length = pages.end - pages.start;
-  uint64_t moved = 0;
   int64_t result = Open(support);
   if (result == 0) result = Watch(pages, UFFDIO_REGISTER_MODE_MISSING);
   if (result == 0) result = Watch({to, to + length}, UFFDIO_REGISTER_MODE_MISSING);
-  if (result == 0) result = Move(to, pages.start, length, moved);
+  if (result == 0) result = MoveMapped(page_map, to);
   // Otherwise this thread would wait where a page is absent.
   if (result == 0) result = Unwatch({to, to + length});
   if (result == 0) return 0;
   Return(to, length);
   End(false);
   return result;
+}
+
+/// Other threads wait where a page is absent, so no page comes between the look and the move.
+int64_t WriteProtection::MoveMapped(int64_t page_map, uint64_t to) {
+  UsedPages mapped;
+  mapped.FindMapped(page_map, pages_);
+  return mapped.ForEachRun([this, to](AddressRange run) {
+    uint64_t moved = 0;
+    return Move(to + (run.start - pages_.start), run.start, run.end - run.start, moved);
+  });
 }
 
 int64_t WriteProtection::Move(uint64_t to, uint64_t from, uint64_t length, uint64_t& moved) {

@@ -63,9 +63,12 @@ class WriteProtection {
   /// Begins in another way, in kernel mode or without other threads: all accesses to the pages
   /// wait. The pages, which are all of one private mapping, move to the mapping at `to`, which has
   /// the same protection and no pages, and which no other code uses. Needs
-  /// FaultSupport::moves_pages. Returns 0 or a negative errno, after which nothing has changed:
-  /// EBUSY where one of the pages is pinned, or is shared with a fork child.
-  int64_t BeginByMoving(const FaultSupport& support, AddressRange pages, uint64_t to);
+  /// FaultSupport::moves_pages. `page_map` is an fd of /proc/self/pagemap or a negative errno: the
+  /// kernel's move of pages that were never touched takes longer than to find the others. Returns 0
+  /// or a negative errno, after which nothing has changed: EBUSY where one of the pages is pinned,
+  /// or is shared with a fork child.
+  int64_t BeginByMoving(const FaultSupport& support, int64_t page_map, AddressRange pages,
+                        uint64_t to);
   /// Moves the pages back, before End(false).
   void MoveBack(uint64_t from);
 
@@ -78,6 +81,7 @@ class WriteProtection {
   int64_t Watch(AddressRange range, uint64_t mode);
   int64_t Unwatch(AddressRange range);
   void Wake(bool is_replaced);
+  int64_t MoveMapped(int64_t page_map, uint64_t to);
   int64_t Move(uint64_t to, uint64_t from, uint64_t length, uint64_t& moved);
   void Return(uint64_t from, uint64_t length);
 
