@@ -32,9 +32,10 @@ int Main(int argc, char** argv) {
   AddListings(see, invocation);
   AddWatching(see, invocation);
   AddChanges(root.Group("Change the daemon while it runs"), invocation);
-  const Command record = root.Group("Record packets");
+  const Command record = root.Group("Record packets and understand them");
   AddCaptures(record, invocation);
   AddExtcap(record, invocation);
+  AddAnalyze(record, invocation);
   AddDoctor(root.Group("Check this machine"), invocation);
   const Parsed parsed = line.Parse(std::move(arguments));
   if (parsed.help) return Print(*parsed.help);

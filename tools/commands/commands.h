@@ -50,6 +50,9 @@ void AddChanges(const Command& app, Invocation& invocation);
 /// capture and history: packets as pcapng files.
 void AddCaptures(const Command& app, Invocation& invocation);
 
+/// analyze: the story of captures of any network.
+void AddAnalyze(const Command& app, Invocation& invocation);
+
 /// The words of `uroce run` that this tool must not parse.
 struct RunWords {
   bool is_private = false;                  ///< --private was given.

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// `uroce analyze`: its options, and one run of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/analyze/story/finding.h"
+
+namespace uroce::tools::analyze {
+
+struct AnalyzeOptions {
+  std::vector<std::string> files;  ///< "-" is stdin.
+  std::string filter;              ///< libpcap expression, "" for all frames.
+  uint64_t most_findings = 200;    ///< In the text; 0: all.
+  bool checks = false;             ///< Whether `check` decides over the exit status.
+  Severity check = Severity::kWarning;
+};
+
+/// What a run came to.
+struct AnalyzeOutcome {
+  bool found = false;  ///< Something of the severity of --check, or a higher one.
+};
+
+/// Reads all files and prints what was asked for. Errors: kInvalidArgument for options and files
+/// that cannot be read; kDataLoss when a file is damaged.
+absl::Status RunAnalyze(const AnalyzeOptions& options, AnalyzeOutcome& outcome);
+
+}  // namespace uroce::tools::analyze

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/analyze/story/recovery.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/wire/to_string.h"
+#include "tools/analyze/story/words.h"
+
+namespace uroce::tools::analyze {
+namespace {
+
+constexpr int64_t kLeastTimeoutNs = 100'000;  // Sooner, a NAK was there that was not captured.
+constexpr char kReadRule[] = "docs/protocol/transport.md, section 3.2";
+
+std::string Packets(uint64_t count) {
+  return absl::StrCat(count, count == 1 ? " packet" : " packets");
+}
+
+std::string Frame(uint64_t number) { return absl::StrCat("frame ", number); }
+
+absl::string_view SideText(LostSide side) {
+  if (side == LostSide::kRequester) return "between the requester and the capture point";
+  if (side == LostSide::kResponder) return "between the capture point and the responder";
+  return "on the way";
+}
+
+}  // namespace
+
+std::string TimeoutCodes(int64_t waited_ns) {
+  // Clocks and timers are a little early at times.
+  const auto units = static_cast<uint64_t>(waited_ns + waited_ns / 20) / 4096;
+  if (units == 0) return "none";
+  const int most = std::min(31, static_cast<int>(std::bit_width(units)) - 1);
+  const int least = std::max(1, most - 2);
+  if (most <= least) return absl::StrCat("code ", least);
+  return absl::StrCat("codes ", least, " to ", most);
+}
+
+// ---- The sink ----
+
+Finding FindingSink::Make(FindingKind kind, int64_t time_ns, wire::Psn psn) const {
+  Finding finding;
+  finding.kind = kind;
+  finding.connection = connection_;
+  finding.point = point_;
+  finding.requester = requester_;
+  finding.time_ns = time_ns;
+  finding.psn = psn.value();
+  return finding;
+}
+
+void FindingSink::Rename(uint32_t connection, uint8_t requester) {
+  connection_ = connection;
+  requester_ = requester;
+}
+
+// ---- Events ----
+
+void Recovery::OnSequenceNak(const CapturedPacket& nak, const PacketMark* original) {
+  const wire::Psn psn = nak.packet.header.psn;
+  // Behind an RNR NAK, some responders send a sequence NAK too (section 3.2).
+  if (rnr_ && rnr_->psn == psn) return;
+  if (nak_ && nak_->psn == psn) return;
+  if (nak_) ReportNakAlone(*nak_, 0);
+  Nak found{.psn = psn, .frame = nak.number, .time_ns = nak.time_ns};
+  if (original != nullptr) found.original = *original;
+  found.was_resent = episode_ && psn.Since(episode_->start) >= 0 && psn.Since(episode_->last) <= 0;
+  nak_ = found;
+}
+
+void Recovery::OnRnrNak(const CapturedPacket& nak, int64_t timer_ns) {
+  const wire::Psn psn = nak.packet.header.psn;
+  if (!rnr_ || rnr_->psn != psn) {
+    if (rnr_) ReportRnr(false);
+    rnr_ = Rnr{.psn = psn, .first_frame = nak.number, .first_ns = nak.time_ns};
+  }
+  rnr_->last_frame = nak.number;
+  rnr_->last_ns = nak.time_ns;
+  rnr_->timer_ns = timer_ns;
+  ++rnr_->naks;
+}
+
+void Recovery::OnSelectiveAck(const CapturedPacket& ack) { selective_frame_ = ack.number; }
+
+void Recovery::OnDamagedResponse(wire::Psn psn, uint32_t finding) {
+  damaged_psn_ = psn;
+  damaged_cause_ = finding;
+}
+
+bool Recovery::Continues(const ResendFacts& facts) const {
+  if (!episode_ || facts.psn.Since(episode_->last) <= 0) return false;
+  if (facts.psn.Since(episode_->until) >= 0) return false;
+  // A new NAK begins again.
+  if (nak_ && nak_->psn == facts.psn) return false;
+  return !(rnr_ && rnr_->psn == facts.psn);
+}
+
+Recovery::Trigger Recovery::TriggerOf(const ResendFacts& facts, int64_t waited_ns) const {
+  if (rnr_ && rnr_->psn == facts.psn) return Trigger::kRnr;
+  if (nak_ && nak_->psn == facts.psn) return Trigger::kNak;
+  if (selective_frame_ != 0 && waited_ns < kLeastTimeoutNs) return Trigger::kSelective;
+  if (facts.is_read && facts.later_response) return Trigger::kImplied;
+  return waited_ns < kLeastTimeoutNs ? Trigger::kUnknown : Trigger::kTimeout;
+}
+
+Recovery::Lost Recovery::LostOf(const ResendFacts& facts) const {
+  Lost lost{.psn = facts.psn, .opcode = facts.opcode};
+  if (!facts.original) {
+    lost.what = LostWhat::kRequest;
+    lost.side = LostSide::kRequester;
+    lost.packets = std::max(1u, facts.gap);
+    return lost;
+  }
+  lost.frame = facts.original->frame;
+  lost.time_ns = facts.original->time_ns;
+  lost.cause = facts.original->cause;
+  if (damaged_cause_ != 0 && damaged_psn_.Since(facts.psn) >= 0) lost.cause = damaged_cause_;
+  lost.opcode = facts.original->opcode;
+  lost.side = LostSide::kResponder;
+  if (facts.is_read && facts.response) {
+    lost.what = LostWhat::kResponse;
+    lost.side = LostSide::kRequester;
+    lost.frame = facts.response->frame;
+    lost.time_ns = facts.response->time_ns;
+    lost.opcode = facts.response->opcode;
+    lost.cause = facts.response->cause != 0 ? facts.response->cause : lost.cause;
+  } else if (facts.is_read && facts.later_response) {
+    lost.what = LostWhat::kResponse;
+    lost.frame = 0;
+  } else if (facts.ack_frame != 0) {
+    lost.what = LostWhat::kResponse;
+    lost.side = LostSide::kRequester;
+    lost.frame = facts.ack_frame;
+    lost.opcode = wire::Opcode::kAcknowledge;
+  }
+  return lost;
+}
+
+void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
+  Close();
+  Episode episode;
+  episode.waited_ns = packet.time_ns - facts.last_event_ns;
+  episode.trigger = TriggerOf(facts, episode.waited_ns);
+  episode.start = facts.psn;
+  episode.until = facts.next;
+  episode.first_frame = packet.number;
+  episode.hears_responses = facts.hears_responses;
+  episode.start_ns = packet.time_ns;
+  if (episode.trigger == Trigger::kNak) episode.nak = std::exchange(nak_, std::nullopt);
+  if (attempts_ != 0 && attempted_ == facts.psn) episode.attempt = attempts_ + 1;
+  attempted_ = facts.psn;
+  attempts_ = episode.attempt;
+  last_attempt_ns_ = packet.time_ns;
+  last_wait_ns_ = episode.waited_ns;
+  if (episode.trigger == Trigger::kRnr) {
+    ++rnr_->resends;
+    // The NAK passed the point before it reached the requester: the wait seen here is too long.
+    rnr_->early += packet.time_ns - rnr_->last_ns < rnr_->timer_ns - rnr_->timer_ns / 20;
+  }
+  episode_ = std::move(episode);
+}
+
+void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) {
+  if (!Continues(facts)) Begin(packet, facts);
+  Episode& episode = *episode_;
+  const bool is_first = episode.resent == 0;
+  episode.last = facts.psn;
+  episode.last_ns = packet.time_ns;
+  ++episode.resent;
+  episode.bytes += facts.payload_bytes;
+  ++resent_packets_;
+  resent_bytes_ += facts.payload_bytes;
+  if (episode.trigger == Trigger::kRnr) return;
+  // Go-back-N sends again what had arrived too: of that, only gaps say what was lost.
+  const bool is_lost = is_first || episode.trigger == Trigger::kSelective || !facts.original;
+  if (is_lost && episode.lost.size() < kMostLost) episode.lost.push_back(LostOf(facts));
+  if (facts.original && episode.originals.size() < kMostOriginals) {
+    episode.originals.push_back({.psn = facts.psn,
+                                 .frame = facts.original->frame,
+                                 .time_ns = facts.original->time_ns,
+                                 .what = LostWhat::kRequest,
+                                 .side = LostSide::kResponder,
+                                 .opcode = facts.original->opcode,
+                                 .cause = facts.original->cause});
+  }
+}
+
+void Recovery::OnNewRequest() {
+  if (episode_ && episode_->is_answered) Close();
+}
+
+void Recovery::OnProgress(const CapturedPacket& response, wire::Psn una,
+                          int64_t least_round_trip_ns) {
+  attempts_ = 0;
+  if (rnr_ && una.Since(rnr_->psn) > 0) {
+    ReportRnr(false);
+    rnr_.reset();
+  }
+  if (episode_ && una.Since(episode_->start) > 0 && !episode_->is_answered) {
+    Episode& episode = *episode_;
+    episode.is_answered = true;
+    const int64_t passed = response.time_ns - episode.start_ns;
+    episode.was_late = least_round_trip_ns != 0 && passed * 2 < least_round_trip_ns;
+    episode.was_ack = una.Since(episode.last) > 1;
+  }
+  if (nak_ && una.Since(nak_->psn) > 0) {
+    // The packet came after all, before it was sent again.
+    if (!nak_->was_resent) ReportNakAlone(*nak_, 0);
+    nak_.reset();
+  }
+  if (settling_ && una.Since(settling_->until) > 0) Settle();
+  if (episode_ && una.Since(episode_->until) >= 0) Close();
+}
+
+void Recovery::OnRepeatedAck(wire::Psn psn) {
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one || !(*one)->is_answered) continue;
+    if (psn.Since((*one)->start) >= -1 && psn.Since((*one)->until) < 0) (*one)->repeated_ack = psn;
+  }
+}
+
+// ---- Findings ----
+
+std::string Recovery::LostText(const Lost& lost) const {
+  const std::string at = lost.frame != 0 ? absl::StrCat(" (", Frame(lost.frame), ")") : "";
+  if (lost.frame == 0 && lost.what == LostWhat::kRequest) {
+    return absl::StrCat(Packets(lost.packets), " from psn ", lost.psn.value(),
+                        " on did not reach the capture point: lost ", SideText(lost.side));
+  }
+  if (lost.frame == 0) {
+    return absl::StrCat("the READ response of psn ", lost.psn.value(),
+                        " did not reach the capture point: lost ", SideText(lost.side));
+  }
+  const absl::string_view or_answer = lost.what == LostWhat::kNone ? ", or its answer," : "";
+  return absl::StrCat(PacketName(lost.opcode), " psn ", lost.psn.value(), at, or_answer,
+                      " was lost ", SideText(lost.side));
+}
+
+/// A NAK or a map says what was lost. Behind a timeout, the answers to the resent packets do.
+std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
+  const bool is_timeout = episode.trigger == Trigger::kTimeout;
+  if (episode.trigger == Trigger::kUnknown) return {};
+  if (episode.was_late && (is_timeout || episode.trigger == Trigger::kNak)) return {};
+  std::vector<Lost> lost = episode.lost;
+  for (Lost& one : lost) {
+    if (one.what == LostWhat::kNone && !is_timeout) one.what = LostWhat::kRequest;
+  }
+  if (!is_timeout || lost.empty() || lost[0].what != LostWhat::kNone) return lost;
+  if (!episode.repeated_ack) {
+    if (episode.was_ack) lost[0].what = LostWhat::kResponse;
+    return lost;
+  }
+  // The responder had all up to this PSN before they were sent again.
+  const wire::Psn missed = *episode.repeated_ack + 1;
+  if (missed.Since(episode.until) < 0) {
+    const auto original = std::ranges::find(episode.originals, missed, &Lost::psn);
+    if (original != episode.originals.end()) return {*original};
+  } else if (episode.resent == 1) {
+    return {};  // One packet was answered twice: it had arrived, and its answer too.
+  }
+  lost[0].what = LostWhat::kResponse;
+  return lost;
+}
+
+uint32_t Recovery::ReportLost(const Episode& episode, uint64_t& count) {
+  uint32_t cause = 0;
+  for (const Lost& lost : LostIn(episode)) {
+    if (lost.cause != 0) {
+      cause = cause == 0 ? lost.cause : cause;
+      continue;
+    }
+    count += lost.packets;
+    const int64_t time_ns = lost.time_ns != 0 ? lost.time_ns : episode.start_ns;
+    Finding finding = sink_.Make(FindingKind::kLoss, time_ns, lost.psn);
+    finding.what = lost.what;
+    finding.side = lost.side;
+    finding.count = lost.packets;
+    if (lost.frame != 0) finding.AddFrame(lost.frame);
+    finding.AddFrame(episode.first_frame);
+    finding.text = LostText(lost);
+    const uint32_t id = sink_.Add(std::move(finding));
+    cause = cause == 0 ? id : cause;
+  }
+  return cause;
+}
+
+void Recovery::ReportNakAlone(const Nak& nak, uint32_t cause) {
+  if (nak.original && nak.original->cause != 0) cause = nak.original->cause;
+  if (cause == 0 && nak.original) {
+    Finding late = sink_.Make(FindingKind::kReordering, nak.time_ns, nak.psn);
+    late.side = LostSide::kResponder;
+    late.what = LostWhat::kRequest;
+    late.AddFrame(nak.original->frame);
+    late.text =
+        absl::StrCat(PacketName(nak.original->opcode), " psn ", nak.psn.value(), " (",
+                     Frame(nak.original->frame), ") reached the responder behind later packets");
+    cause = sink_.Add(std::move(late));
+  }
+  Finding finding = sink_.Make(FindingKind::kSequenceNak, nak.time_ns, nak.psn);
+  finding.cause = cause;
+  finding.AddFrame(nak.frame);
+  finding.text = absl::StrCat("the responder missed psn ", nak.psn.value(), " (NAK in ",
+                              Frame(nak.frame), ")");
+  sink_.Add(std::move(finding));
+}
+
+uint32_t Recovery::ReportTrigger(const Episode& episode, uint32_t cause) {
+  Finding finding = sink_.Make(FindingKind::kSequenceNak, episode.start_ns, episode.start);
+  finding.cause = cause;
+  switch (episode.trigger) {
+    case Trigger::kNak:
+      finding.time_ns = episode.nak->time_ns;
+      finding.AddFrame(episode.nak->frame);
+      finding.AddFrame(episode.first_frame);
+      finding.duration_ns = episode.start_ns - episode.nak->time_ns;
+      finding.text =
+          absl::StrCat("the responder missed psn ", episode.start.value(), " (NAK in ",
+                       Frame(episode.nak->frame), "); sent again ", TimeText(finding.duration_ns),
+                       " later (", Frame(episode.first_frame), ")");
+      return sink_.Add(std::move(finding));
+    case Trigger::kTimeout:
+      finding.kind = FindingKind::kTimeout;
+      finding.duration_ns = episode.waited_ns;
+      finding.AddFrame(episode.first_frame);
+      finding.text =
+          absl::StrCat("no answer to psn ", episode.start.value(), " for ",
+                       TimeText(episode.waited_ns), "; sent again (", Frame(episode.first_frame),
+                       episode.attempt > 1 ? absl::StrCat(", attempt ", episode.attempt) : "",
+                       "); this fits an ACK timeout of ", TimeoutCodes(episode.waited_ns),
+                       episode.was_late ? "; the answer was late, not lost" : "");
+      return sink_.Add(std::move(finding));
+    default:
+      return cause;
+  }
+}
+
+void Recovery::Close() {
+  if (!episode_) return;
+  Settle();
+  settling_ = std::exchange(episode_, std::nullopt);
+}
+
+void Recovery::Settle() {
+  if (!settling_) return;
+  Episode episode = *std::exchange(settling_, std::nullopt);
+  if (episode.trigger == Trigger::kRnr) return;
+  if (episode.trigger == Trigger::kTimeout && !episode.hears_responses && !episode.is_answered) {
+    episode.trigger = attempts_ > 1 ? Trigger::kTimeout : Trigger::kUnknown;
+  }
+  uint64_t lost = 0;
+  uint32_t cause = ReportLost(episode, lost);
+  if (episode.was_late && episode.nak) {
+    ReportNakAlone(*episode.nak, 0);
+  } else {
+    cause = ReportTrigger(episode, cause);
+  }
+  const bool has_trigger = episode.trigger == Trigger::kNak || episode.trigger == Trigger::kTimeout;
+  if (episode.resent >= 2 || !has_trigger) ReportResent(episode, cause, lost);
+}
+
+void Recovery::ReportResent(const Episode& episode, uint32_t cause, uint64_t lost) {
+  const bool is_selective = episode.trigger == Trigger::kSelective;
+  Finding finding = sink_.Make(is_selective ? FindingKind::kSelectiveRepeat : FindingKind::kGoBackN,
+                               episode.start_ns, episode.start);
+  finding.cause = cause;
+  finding.count = episode.resent;
+  finding.duration_ns = episode.last_ns - episode.start_ns;
+  finding.AddFrame(episode.first_frame);
+  finding.text =
+      absl::StrCat(Packets(episode.resent), " from psn ", episode.start.value(), " on (",
+                   Frame(episode.first_frame), "), ", episode.bytes, " bytes, sent again");
+  if (episode.trigger == Trigger::kImplied) {
+    finding.rule = kReadRule;
+    absl::StrAppend(&finding.text, " because an answer was passed over");
+  } else if (episode.trigger == Trigger::kUnknown) {
+    absl::StrAppend(&finding.text, " ", TimeText(episode.waited_ns),
+                    " after the first time; the capture does not show why");
+  }
+  if (lost != 0) absl::StrAppend(&finding.text, "; ", lost, " of them known to be lost");
+  sink_.Add(std::move(finding));
+}
+
+void Recovery::ReportRnr(bool exhausted) {
+  const Rnr& rnr = *rnr_;
+  Finding finding = sink_.Make(FindingKind::kRnr, rnr.first_ns, rnr.psn);
+  finding.count = rnr.naks;
+  finding.duration_ns = std::max(rnr.last_ns, last_attempt_ns_) - rnr.first_ns;
+  finding.AddFrame(rnr.first_frame);
+  if (rnr.naks > 1) finding.AddFrame(rnr.last_frame);
+  finding.text = absl::StrCat(
+      "the receiver had posted no receive for psn ", rnr.psn.value(), ": ", rnr.naks,
+      rnr.naks == 1 ? " RNR NAK (frame " : " RNR NAKs (frames ", rnr.first_frame,
+      rnr.naks == 1 ? "" : absl::StrCat(" to ", rnr.last_frame), "), each asks for a wait of ",
+      TimeText(rnr.timer_ns), ", which took ", TimeText(finding.duration_ns), " in all");
+  const uint32_t cause = sink_.Add(std::move(finding));
+  if (rnr.early != 0) {
+    Finding early = sink_.Make(FindingKind::kViolation, rnr.first_ns, rnr.psn);
+    early.cause = cause;
+    early.count = rnr.early;
+    early.AddFrame(rnr.last_frame);
+    early.rule = kReadRule;
+    early.text = absl::StrCat("psn ", rnr.psn.value(), " was sent again before the ",
+                              TimeText(rnr.timer_ns), " of the RNR NAK had passed");
+    sink_.Add(std::move(early));
+  }
+  if (!exhausted) return;
+  Finding end = sink_.Make(FindingKind::kRnrExhausted, rnr.last_ns, rnr.psn);
+  end.cause = cause;
+  end.AddFrame(rnr.last_frame);
+  end.text = absl::StrCat("the requester gave up psn ", rnr.psn.value(), " after ", rnr.naks,
+                          " RNR NAKs: RNR_RETRY_EXC_ERR");
+  sink_.Add(std::move(end));
+}
+
+void Recovery::Finish(wire::Psn una, wire::Psn next, int64_t end_ns) {
+  constexpr int64_t kLeastQuietNs = 10'000'000;
+  const bool waits = next.Since(una) > 0;
+  if (rnr_) {
+    const int64_t quiet = end_ns - rnr_->last_ns;
+    ReportRnr(waits && quiet > std::max(kLeastQuietNs, 4 * rnr_->timer_ns) &&
+              rnr_->last_ns >= last_attempt_ns_);
+    rnr_.reset();
+  }
+  const bool gave_up = waits && attempts_ >= 1 && episode_ && !episode_->is_answered &&
+                       episode_->trigger != Trigger::kRnr &&
+                       end_ns - last_attempt_ns_ > std::max(kLeastQuietNs, 4 * last_wait_ns_);
+  const uint32_t attempts = attempts_;
+  const wire::Psn psn = attempted_;
+  const uint64_t frame = episode_ ? episode_->first_frame : 0;
+  if (nak_ && !nak_->was_resent) ReportNakAlone(*nak_, 0);
+  nak_.reset();
+  Close();
+  Settle();
+  if (!gave_up) return;
+  Finding finding = sink_.Make(FindingKind::kRetriesExhausted, last_attempt_ns_, psn);
+  finding.AddFrame(frame);
+  finding.count = attempts;
+  finding.text = absl::StrCat("psn ", psn.value(), " was sent ", attempts + 1,
+                              " times without an answer, the last time in ", Frame(frame),
+                              "; then the requester gave up: RETRY_EXC_ERR");
+  sink_.Add(std::move(finding));
+}
+
+}  // namespace uroce::tools::analyze

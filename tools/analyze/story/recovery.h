@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one requester repairs losses, as seen from a capture point: what made it send again, what was
+// lost and where, and how much was sent again for it (docs/protocol/transport.md, sections 3.2 to
+// 3.4; docs/protocol/congestion.md, section 10.1).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/wire/packet.h"
+#include "tools/analyze/input/packet_reader.h"
+#include "tools/analyze/story/finding.h"
+#include "tools/analyze/story/packet_ring.h"
+
+namespace uroce::tools::analyze {
+
+/// Where the findings of one requester go, with what all of them have in common.
+class FindingSink {
+ public:
+  FindingSink(FindingLog& log, uint32_t connection, uint32_t point, uint8_t requester)
+      : log_(&log), connection_(connection), point_(point), requester_(requester) {}
+
+  Finding Make(FindingKind kind, int64_t time_ns, wire::Psn psn) const;
+  uint32_t Add(Finding finding) { return log_->Add(std::move(finding)); }
+  void Rename(uint32_t connection, uint8_t requester);
+
+ private:
+  FindingLog* log_;
+  uint32_t connection_;
+  uint32_t point_;
+  uint8_t requester_;
+};
+
+/// What the stream knows of a request that is sent again.
+struct ResendFacts {
+  wire::Psn psn;
+  uint32_t payload_bytes = 0;
+  wire::Opcode opcode{};
+  std::optional<PacketMark> original;  ///< Nothing: it was not seen before, so a gap was there.
+  bool is_read = false;                ///< READs and atomics, whose answers are packets.
+  std::optional<PacketMark> response;  ///< The answer from this PSN on, if it was seen.
+  bool later_response = false;         ///< An answer behind the one that is asked for was seen.
+  uint64_t ack_frame = 0;              ///< The ACK that was seen for it; 0: none.
+  int64_t last_event_ns = 0;           ///< The last progress, or when it was last sent.
+  wire::Psn next;                      ///< Behind the last PSN that was sent.
+  uint32_t gap = 0;                    ///< PSNs from this one on that were not seen.
+  bool hears_responses = false;        ///< The point sees responses of this stream.
+};
+
+class Recovery {
+ public:
+  explicit Recovery(FindingSink sink) : sink_(sink) {}
+
+  void OnSequenceNak(const CapturedPacket& nak, const PacketMark* original);
+  /// `timer_ns`: what the NAK tells the requester to wait.
+  void OnRnrNak(const CapturedPacket& nak, int64_t timer_ns);
+  void OnSelectiveAck(const CapturedPacket& ack);
+  void OnResend(const CapturedPacket& packet, const ResendFacts& facts);
+  /// New data was sent: what was to be sent again has been.
+  void OnNewRequest();
+  /// All before `una` is acknowledged. `least_round_trip_ns` 0: not known.
+  void OnProgress(const CapturedPacket& response, wire::Psn una, int64_t least_round_trip_ns);
+  /// An ACK of what was acknowledged before: the responder got a packet again that it had.
+  void OnRepeatedAck(wire::Psn psn);
+  /// An answer with a wrong ICRC.
+  void OnDamagedResponse(wire::Psn psn, uint32_t finding);
+  /// The stream or the capture ends. `next`: behind the last PSN that was sent.
+  void Finish(wire::Psn una, wire::Psn next, int64_t end_ns);
+
+  /// Whether packets from `psn` on are to be sent again, or are being sent again.
+  bool IsRepairing(wire::Psn psn) const {
+    if (nak_ && nak_->psn == psn) return true;
+    return episode_ && psn.Since(episode_->start) >= 0 && psn.Since(episode_->until) < 0;
+  }
+  uint64_t resent_packets() const { return resent_packets_; }
+  uint64_t resent_bytes() const { return resent_bytes_; }
+  FindingSink& sink() { return sink_; }
+
+ private:
+  enum class Trigger : uint8_t { kNak, kRnr, kSelective, kImplied, kTimeout, kUnknown };
+  struct Nak {
+    wire::Psn psn;
+    uint64_t frame = 0;
+    int64_t time_ns = 0;
+    std::optional<PacketMark> original;
+    bool was_resent = false;  // When the NAK passed the point, the packet had been sent again.
+  };
+  struct Rnr {
+    wire::Psn psn;
+    uint64_t first_frame = 0;
+    uint64_t last_frame = 0;
+    int64_t first_ns = 0;
+    int64_t last_ns = 0;
+    int64_t timer_ns = 0;
+    uint32_t naks = 0;
+    uint32_t resends = 0;
+    uint32_t early = 0;  // Resends before the time that the NAK names.
+  };
+  struct Lost {
+    wire::Psn psn;
+    uint64_t frame = 0;   // 0: it was not seen.
+    int64_t time_ns = 0;  // 0: it was not seen.
+    LostWhat what = LostWhat::kNone;
+    LostSide side = LostSide::kUnknown;
+    wire::Opcode opcode{};
+    uint32_t cause = 0;  // A finding that explains it.
+    uint32_t packets = 1;
+  };
+  struct Episode {
+    Trigger trigger = Trigger::kUnknown;
+    wire::Psn start;
+    wire::Psn last;
+    wire::Psn until;  // Behind the last PSN that was sent when it began.
+    uint64_t first_frame = 0;
+    int64_t start_ns = 0;
+    int64_t last_ns = 0;
+    int64_t waited_ns = 0;
+    uint32_t resent = 0;
+    uint64_t bytes = 0;
+    std::optional<Nak> nak;
+    std::vector<Lost> lost;
+    std::vector<Lost> originals;            // The first transmissions of the first packets.
+    std::optional<wire::Psn> repeated_ack;  // The last PSN that the responder had all the time.
+    bool hears_responses = true;
+    uint32_t attempt = 1;      // 2: the same packet was sent again before, without progress.
+    bool is_answered = false;  // There was progress.
+    bool was_late = false;     // The answer came too soon to be one to the resent packet.
+    bool was_ack = false;      // The answer acknowledges more than was sent again.
+  };
+
+  bool Continues(const ResendFacts& facts) const;
+  void Begin(const CapturedPacket& packet, const ResendFacts& facts);
+  Trigger TriggerOf(const ResendFacts& facts, int64_t waited_ns) const;
+  Lost LostOf(const ResendFacts& facts) const;
+  /// Repeated ACKs may still come: the episode is reported when others follow.
+  void Close();
+  void Settle();
+  std::vector<Lost> LostIn(const Episode& episode) const;
+  uint32_t ReportLost(const Episode& episode, uint64_t& count);
+  void ReportResent(const Episode& episode, uint32_t cause, uint64_t lost);
+  uint32_t ReportTrigger(const Episode& episode, uint32_t cause);
+  void ReportNakAlone(const Nak& nak, uint32_t cause);
+  void ReportRnr(bool exhausted);
+  std::string LostText(const Lost& lost) const;
+
+  static constexpr size_t kMostLost = 256;  // Of one episode.
+  static constexpr size_t kMostOriginals = 64;
+
+  FindingSink sink_;
+  std::optional<Nak> nak_;
+  std::optional<Rnr> rnr_;
+  std::optional<Episode> episode_;
+  std::optional<Episode> settling_;  // The one before, closed and not yet reported.
+  uint64_t selective_frame_ = 0;     // The newest selective acknowledgement.
+  wire::Psn damaged_psn_;
+  uint32_t damaged_cause_ = 0;
+  wire::Psn attempted_;  // The start of the last episode without progress.
+  uint32_t attempts_ = 0;
+  int64_t last_attempt_ns_ = 0;
+  int64_t last_wait_ns_ = 0;
+  uint64_t resent_packets_ = 0;
+  uint64_t resent_bytes_ = 0;
+};
+
+/// "code 14" or "codes 12 to 14": the ACK timeouts that fit a wait, which the standard allows to be
+/// up to four times as long as the code says (docs/protocol/transport.md, section 3.3).
+std::string TimeoutCodes(int64_t waited_ns);
+}  // namespace uroce::tools::analyze

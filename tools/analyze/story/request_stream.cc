@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/analyze/story/request_stream.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/transport/loss_recovery.h"
+#include "pipeline/wire/to_string.h"
+#include "tools/analyze/story/words.h"
+
+namespace uroce::tools::analyze {
+namespace {
+
+using Info = wire::OpcodeInfo;
+
+constexpr int32_t kMostJump = 65536;  // PSNs; behind more, the connection is another one.
+constexpr uint32_t kMostMarked = 4096;
+constexpr int64_t kLateNs = 1'000'000;       // A packet that is later was sent again.
+constexpr int64_t kStuckNs = 2'000'000'000;  // Answers that are later were not captured.
+constexpr uint64_t kEarlyRequests = 256;
+constexpr uint64_t kUnreliableGap = 64;
+constexpr uint32_t kLeastMtu = 256;
+constexpr uint32_t kMostMtu = 4096;
+
+uint32_t PacketsOf(uint32_t bytes, uint32_t mtu) {
+  return bytes == 0 ? 1 : static_cast<uint32_t>((uint64_t{bytes} + mtu - 1) / mtu);
+}
+
+bool IsAnsweredByPackets(const Info& info) {
+  return info.Has(Info::kRead) || info.Has(Info::kAtomic);
+}
+
+Operation OperationOf(const Info& info) {
+  if (info.Has(Info::kAtomic)) return Operation::kAtomic;
+  if (info.Has(Info::kRead)) return Operation::kRead;
+  return info.Has(Info::kWrite) ? Operation::kWrite : Operation::kSend;
+}
+
+void Fill(PacketMark& mark, const CapturedPacket& packet) {
+  mark.frame = static_cast<uint32_t>(packet.number);
+  mark.time_ns = packet.time_ns;
+  mark.psn = packet.packet.header.psn.value();
+  mark.icrc = packet.icrc_bytes;
+  mark.identification = packet.identification;
+  mark.payload_bytes = static_cast<uint16_t>(packet.packet.payload.size());
+  mark.opcode = packet.packet.header.opcode;
+  if (mark.sends < UINT8_MAX) ++mark.sends;
+}
+
+}  // namespace
+
+absl::string_view NameOf(Operation operation) {
+  constexpr std::array<absl::string_view, kOperationCount> kNames = {"SEND", "WRITE", "READ",
+                                                                     "ATOMIC"};
+  return kNames[static_cast<size_t>(operation)];
+}
+
+RequestStream::RequestStream(FindingSink sink, bool is_reliable, size_t most_plot_points)
+    : recovery_(sink), is_reliable_(is_reliable), plot_(most_plot_points) {}
+
+void RequestStream::SetFirstPsn(wire::Psn psn) {
+  if (is_synced_) return;
+  Start(psn);
+}
+
+void RequestStream::Start(wire::Psn psn) {
+  is_synced_ = true;
+  first_ = next_ = una_ = highest_answer_ = psn;
+}
+
+bool RequestStream::Expects(wire::Psn psn) const {
+  constexpr int32_t kLately = 64;
+  return is_synced_ && psn.Since(next_) < 0 && psn.Since(una_) >= -kLately &&
+         psn.Since(first_) >= 0;
+}
+
+void RequestStream::Draw(const CapturedPacket& packet, PlotKind kind, wire::Psn psn) {
+  if (!plot_.is_on()) return;
+  plot_.Add({.time_ns = packet.time_ns,
+             .frame = packet.number,
+             .offset = static_cast<uint32_t>(std::max(0, psn.Since(first_))),
+             .kind = kind});
+}
+
+// ---- Requests ----
+
+/// How many PSNs the request has. Without the path MTU, the least that a READ may have.
+uint32_t RequestStream::SpanOf(const wire::TransportHeader& header) {
+  unsure_packets_ = 0;
+  if (!wire::InfoOf(header.opcode).Has(Info::kRead)) return 1;
+  const uint32_t bytes = header.reth.length_bytes;
+  if (mtu_bytes_ != 0) return PacketsOf(bytes, mtu_bytes_);
+  unsure_packets_ = PacketsOf(bytes, kLeastMtu) - PacketsOf(bytes, kMostMtu);
+  return PacketsOf(bytes, kMostMtu);
+}
+
+/// The request behind a READ tells how many PSNs the READ has, and so the path MTU.
+void RequestStream::ResolveSpan(wire::Psn psn) {
+  OutstandingRead* const read = reads_.Newest();
+  for (uint32_t mtu = kMostMtu; read != nullptr && mtu >= kLeastMtu; mtu /= 2) {
+    if (read->first + PacketsOf(read->bytes, mtu) != psn) continue;
+    mtu_bytes_ = mtu;
+    read->packets = PacketsOf(read->bytes, mtu);
+    next_ = psn;
+    break;
+  }
+  unsure_packets_ = 0;
+}
+
+bool RequestStream::IsRestart(int32_t ahead) const {
+  return ahead > kMostJump || ahead < -kMostJump;
+}
+
+void RequestStream::OnRequest(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  ++amounts_.requests;
+  amounts_.marked_requests += packet.packet.congestion_experienced;
+  if (packet.packet.congestion_experienced) {
+    ++amounts_.timeline.At(packet.time_ns).marked;
+    if (amounts_.first_marked == 0) amounts_.first_marked = packet.number;
+  }
+  if (!is_synced_) Start(header.psn);
+  int32_t ahead = header.psn.Since(next_);
+  if (ahead > 0 && static_cast<uint32_t>(ahead) <= unsure_packets_) {
+    ResolveSpan(header.psn);
+    ahead = header.psn.Since(next_);
+  }
+  if (IsRestart(ahead) && reads_.Find(header.psn) == nullptr) {
+    order_.Lose();
+    Start(header.psn);
+    ahead = 0;
+  }
+  if (ahead > 0) OpenGap(next_, packet);
+  ahead >= 0 ? TakeNew(packet) : TakeOld(packet);
+  request_ids_.Add(packet.identification);
+  if (early_) ResolveEarlyAnswer(false);
+}
+
+void RequestStream::TakeNew(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const Info& info = wire::InfoOf(header.opcode);
+  const uint32_t payload_bytes = static_cast<uint32_t>(packet.packet.payload.size());
+  recovery_.OnNewRequest();
+  if (mtu_bytes_ == 0 && info.Has(Info::kFullPayload)) mtu_bytes_ = payload_bytes;
+  if (std::optional<Violation> broken = order_.OnRequest(header, payload_bytes, mtu_bytes_)) {
+    ReportViolation(packet, *broken);
+  }
+  const uint32_t span = SpanOf(header);
+  next_ = header.psn + span;
+  IsAnsweredByPackets(info) ? AddRead(packet, span) : static_cast<void>(Mark(packet));
+  AddMessage(packet, info);
+  amounts_.request_bytes += payload_bytes;
+  amounts_.most_in_flight = std::max(amounts_.most_in_flight, in_flight());
+  Interval& interval = amounts_.timeline.At(packet.time_ns);
+  interval.request_bytes += payload_bytes;
+  interval.most_in_flight = std::max(interval.most_in_flight, in_flight());
+  Draw(packet, PlotKind::kSent, header.psn);
+}
+
+PacketMark& RequestStream::Mark(const CapturedPacket& packet) {
+  PacketMark& mark =
+      requests_.Put(packet.packet.header.psn, std::min(in_flight(), kMostMarked / 2));
+  Fill(mark, packet);
+  return mark;
+}
+
+void RequestStream::AddRead(const CapturedPacket& packet, uint32_t span) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const Info& info = wire::InfoOf(header.opcode);
+  OutstandingRead read{.first = header.psn,
+                       .packets = span,
+                       .bytes = info.Has(Info::kRead) ? header.reth.length_bytes : 8,
+                       .is_atomic = info.Has(Info::kAtomic),
+                       .time_ns = packet.time_ns,
+                       .expected = header.psn,
+                       .round = header.psn};
+  Fill(read.request, packet);
+  reads_.Add(read);
+  const uint32_t outstanding = reads_.Outstanding(una_);
+  amounts_.most_reads = std::max(amounts_.most_reads, outstanding);
+}
+
+void RequestStream::AddMessage(const CapturedPacket& packet, const Info& info) {
+  const wire::TransportHeader& header = packet.packet.header;
+  if (info.Has(Info::kFirst)) open_ = {.start_ns = packet.time_ns, .bytes = 0};
+  open_.bytes += packet.packet.payload.size();
+  if (!info.Has(Info::kLast)) return;
+  const Operation operation = OperationOf(info);
+  uint64_t bytes = open_.bytes;
+  if (operation == Operation::kRead) bytes = header.reth.length_bytes;
+  if (operation == Operation::kAtomic) bytes = 8;
+  amounts_.messages[static_cast<size_t>(operation)].Add(bytes);
+  if (IsAnsweredByPackets(info) || !is_reliable_ || open_.start_ns == 0) return;
+  if (waiting_.size() == kMostWaiting) waiting_.pop_front();
+  waiting_.push_back({.last = header.psn,
+                      .operation = operation,
+                      .start_ns = open_.start_ns,
+                      .last_sent_ns = packet.time_ns});
+}
+
+// ---- Requests that do not come in order ----
+
+void RequestStream::OpenGap(wire::Psn from, const CapturedPacket& packet) {
+  if (gaps_.size() == kMostGaps) {
+    LoseGap(gaps_.front());
+    gaps_.erase(gaps_.begin());
+  }
+  gaps_.push_back({.first = from,
+                   .packets = static_cast<uint32_t>(packet.packet.header.psn.Since(from)),
+                   .frame = packet.number,
+                   .time_ns = packet.time_ns,
+                   .identification = packet.identification});
+  order_.Lose();
+  open_ = {};
+  Draw(packet, PlotKind::kMissing, from);
+}
+
+RequestStream::Gap* RequestStream::GapOf(wire::Psn psn) {
+  const auto found = std::ranges::find_if(gaps_, [&](const Gap& gap) {
+    const int32_t offset = psn.Since(gap.first);
+    return offset >= 0 && offset < static_cast<int32_t>(gap.packets);
+  });
+  return found == gaps_.end() ? nullptr : &*found;
+}
+
+void RequestStream::FillGap(wire::Psn psn) {
+  Gap* const gap = GapOf(psn);
+  if (gap == nullptr) return;
+  const auto before = static_cast<uint32_t>(psn.Since(gap->first));
+  Gap behind = *gap;
+  behind.first = psn + 1;
+  behind.packets = gap->packets - before - 1;
+  gap->packets = before;
+  if (behind.packets != 0 && gaps_.size() < kMostGaps) gaps_.push_back(behind);
+  std::erase_if(gaps_, [](const Gap& one) { return one.packets == 0; });
+}
+
+/// The packets of a gap did not come. With a reliable service, they reached the responder.
+void RequestStream::LoseGap(const Gap& gap) {
+  Finding finding = sink().Make(is_reliable_ ? FindingKind::kNotCaptured : FindingKind::kLoss,
+                                gap.time_ns, gap.first);
+  finding.count = gap.packets;
+  finding.AddFrame(gap.frame);
+  const std::string packets = absl::StrCat(gap.packets, gap.packets == 1 ? " packet" : " packets",
+                                           " from psn ", gap.first.value(), " on");
+  if (is_reliable_) {
+    finding.text = absl::StrCat(packets, " reached the responder and are not in the capture");
+    was_incomplete_ = true;
+  } else {
+    finding.what = LostWhat::kRequest;
+    finding.side = LostSide::kRequester;
+    finding.text = absl::StrCat(packets, " did not reach the capture point: lost between the ",
+                                "sender and the capture point");
+  }
+  sink().Add(std::move(finding));
+}
+
+void RequestStream::DropAcknowledgedGaps() {
+  std::erase_if(gaps_, [&](const Gap& gap) {
+    if ((gap.first + gap.packets).Since(una_) > 0) return false;
+    LoseGap(gap);
+    return true;
+  });
+}
+
+void RequestStream::TakeOld(const CapturedPacket& packet) {
+  const wire::Psn psn = packet.packet.header.psn;
+  const Info& info = wire::InfoOf(packet.packet.header.opcode);
+  if (IsAnsweredByPackets(info)) {
+    if (OutstandingRead* const read = reads_.Find(psn)) return TakeReadAgain(packet, *read);
+  }
+  if (const PacketMark* const mark = requests_.Find(psn)) {
+    const bool may_be_copy = request_ids_.rises() || !recovery_.IsRepairing(psn);
+    if (may_be_copy && IsCopy(*mark, packet, request_ids_)) {
+      return ReportDuplicate(packet, mark->frame, LostWhat::kRequest);
+    }
+    if (!is_reliable_) return;
+    ResendFacts facts = FactsOf(packet);
+    facts.original = *mark;
+    facts.last_event_ns = std::max(last_progress_ns_, mark->time_ns);
+    if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
+    Resend(packet, std::move(facts));
+    Mark(packet).cause = 0;
+    return;
+  }
+  if (GapOf(psn) != nullptr) TakeInGap(packet);
+}
+
+/// The packet was not seen before, and later ones were: it is late, or sent again.
+void RequestStream::TakeInGap(const CapturedPacket& packet) {
+  const wire::Psn psn = packet.packet.header.psn;
+  const Gap gap = *GapOf(psn);
+  const bool is_late = request_ids_.rises()
+                           ? IsBefore(packet.identification, gap.identification)
+                           : !recovery_.IsRepairing(psn) && packet.time_ns - gap.time_ns < kLateNs;
+  if (is_late || !is_reliable_) {
+    ReportReordering(packet, gap.frame, static_cast<uint32_t>(next_.Since(psn) - 1),
+                     LostWhat::kRequest);
+    Draw(packet, PlotKind::kSent, psn);
+  } else {
+    ResendFacts facts = FactsOf(packet);
+    facts.last_event_ns = std::max(last_progress_ns_, gap.time_ns);
+    facts.gap = gap.packets - static_cast<uint32_t>(psn.Since(gap.first));
+    if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
+    Resend(packet, std::move(facts));
+  }
+  if (IsAnsweredByPackets(wire::InfoOf(packet.packet.header.opcode))) {
+    // The span of a READ in a gap is only known from the packets behind it.
+    FillGap(psn);
+    return;
+  }
+  FillGap(psn);
+  if (!is_late) Mark(packet);
+}
+
+ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) const {
+  ResendFacts facts;
+  facts.psn = packet.packet.header.psn;
+  facts.payload_bytes = static_cast<uint32_t>(packet.packet.payload.size());
+  facts.opcode = packet.packet.header.opcode;
+  facts.next = next_;
+  facts.hears_responses = has_answers_;
+  return facts;
+}
+
+void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read) {
+  const wire::Psn psn = packet.packet.header.psn;
+  if (psn == read.first && IsCopy(read.request, packet, request_ids_)) {
+    return ReportDuplicate(packet, read.request.frame, LostWhat::kRequest);
+  }
+  ResendFacts facts = FactsOf(packet);
+  facts.original = read.request;
+  facts.is_read = true;
+  const PacketMark* const response = responses_.Find(psn);
+  if (response != nullptr && response->time_ns >= read.time_ns) facts.response = *response;
+  facts.later_response = read.overtaker.valid() || highest_answer_.Since(psn) > 1;
+  facts.last_event_ns = std::max(last_progress_ns_, read.request.time_ns);
+  Resend(packet, std::move(facts));
+  read.request.cause = 0;
+  Fill(read.request, packet);
+  read.round = psn;
+  read.overtaker = {};
+}
+
+void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
+  amounts_.timeline.At(packet.time_ns).resent_bytes += facts.payload_bytes;
+  if (facts.original && !facts.is_read && !packet.is_cut &&
+      (facts.original->opcode != facts.opcode ||
+       facts.original->payload_bytes != facts.payload_bytes)) {
+    ReportViolation(
+        packet, {"docs/protocol/transport.md, section 3.4",
+                 absl::StrCat("psn ", facts.psn.value(), " was sent again as ",
+                              wire::OpcodeName(facts.opcode), " of ", facts.payload_bytes,
+                              " bytes; it was ", wire::OpcodeName(facts.original->opcode), " of ",
+                              facts.original->payload_bytes, " bytes")});
+  }
+  Draw(packet, PlotKind::kResent, facts.psn);
+  recovery_.OnResend(packet, facts);
+}
+
+// ---- Answers ----
+
+void RequestStream::OnResponse(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const Info& info = wire::InfoOf(header.opcode);
+  ++amounts_.responses;
+  amounts_.marked_responses += packet.packet.congestion_experienced;
+  amounts_.response_bytes += packet.packet.payload.size();
+  has_answers_ = true;
+  const bool is_refusal = info.Has(Info::kAeth) && !info.Has(Info::kRead) &&
+                          header.aeth.syndrome > wire::kNakSequence &&
+                          (header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeNak;
+  if ((!is_synced_ || header.psn.Since(next_) >= static_cast<int32_t>(unsure_packets_)) &&
+      !is_refusal) {
+    if (is_synced_ && !early_) {
+      early_ =
+          EarlyAnswer{header.psn, packet.number, packet.time_ns, amounts_.requests, header.opcode};
+    }
+  } else if (IsAnsweredByPackets(info)) {
+    TakeReadResponse(packet);
+  } else if (info.Has(Info::kKeptMap)) {
+    recovery_.OnSelectiveAck(packet);
+    if (header.psn.Since(una_) > 0) Acknowledge(packet, header.psn);
+  } else if ((header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck) {
+    TakeAcknowledge(packet);
+  } else {
+    TakeNak(packet);
+  }
+  response_ids_.Add(packet.identification);
+}
+
+void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  // Without identifications, a repeated ACK may be the answer to a repeated request.
+  if (last_ack_.valid() && last_ack_.psn == header.psn.value() && response_ids_.rises() &&
+      IsCopy(last_ack_, packet, response_ids_)) {
+    return ReportDuplicate(packet, last_ack_.frame, LostWhat::kResponse);
+  }
+  Fill(last_ack_, packet);
+  amounts_.credit_code = header.aeth.syndrome & wire::kSyndromeValueMask;
+  amounts_.least_credit_code = std::min(amounts_.least_credit_code, amounts_.credit_code);
+  const PacketMark* const request = requests_.Find(header.psn);
+  if (request != nullptr && request->sends == 1 && header.psn.Since(una_) >= 0) {
+    const int64_t passed = packet.time_ns - request->time_ns;
+    int64_t& least = amounts_.least_round_trip_ns;
+    if (passed > 0 && (least == 0 || passed < least)) least = passed;
+  }
+  Draw(packet, PlotKind::kAcknowledged, header.psn);
+  if (header.psn.Since(una_) < 0) recovery_.OnRepeatedAck(header.psn);
+  Acknowledge(packet, header.psn + 1);
+}
+
+/// How far the requester gets by an answer up to `una`: a READ that misses answers holds it.
+wire::Psn RequestStream::Reached(const CapturedPacket& packet, wire::Psn una) {
+  if (una.Since(highest_answer_) > 0) highest_answer_ = una;
+  const OutstandingRead* const open = reads_.FirstOpen();
+  if (open == nullptr || una.Since(open->expected) <= 0) return una;
+  if (packet.time_ns - std::max(last_progress_ns_, open->request.time_ns) < kStuckNs) {
+    return open->expected;
+  }
+  was_incomplete_ = true;
+  reads_.GiveUpFirstOpen();
+  return Reached(packet, una);
+}
+
+void RequestStream::Acknowledge(const CapturedPacket& packet, wire::Psn una) {
+  una = Reached(packet, una);
+  if (una.Since(una_) <= 0) return;
+  una_ = una;
+  last_progress_ns_ = packet.time_ns;
+  progress_frame_ = packet.number;
+  CompleteMessages(packet);
+  recovery_.OnProgress(packet, una_, amounts_.least_round_trip_ns);
+  if (!gaps_.empty()) DropAcknowledgedGaps();
+  reads_.Prune(una_);
+}
+
+void RequestStream::CompleteMessages(const CapturedPacket& packet) {
+  while (!waiting_.empty() && waiting_.front().last.Since(una_) < 0) {
+    const WaitingMessage& message = waiting_.front();
+    amounts_.messages[static_cast<size_t>(message.operation)].latency.Add(packet.time_ns -
+                                                                          message.start_ns);
+    waiting_.pop_front();
+  }
+}
+
+void RequestStream::TakeNak(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const uint8_t syndrome = header.aeth.syndrome;
+  const OutstandingRead* const read = reads_.Find(header.psn);
+  const PacketMark* const request = read != nullptr ? &read->request : requests_.Find(header.psn);
+  Acknowledge(packet, header.psn);
+  if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeRnrNak) {
+    ++amounts_.rnr_naks;
+    Draw(packet, PlotKind::kRnrNak, header.psn);
+    recovery_.OnRnrNak(packet, transport::RnrWait(syndrome & wire::kSyndromeValueMask).count());
+  } else if (syndrome == wire::kNakSequence) {
+    ++amounts_.sequence_naks;
+    Draw(packet, PlotKind::kNak, header.psn);
+    recovery_.OnSequenceNak(packet, request);
+  } else if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeNak) {
+    Draw(packet, PlotKind::kNak, header.psn);
+    was_refused_ = true;
+    Finding finding = sink().Make(FindingKind::kRefused, packet.time_ns, header.psn);
+    finding.AddFrame(packet.number);
+    if (request != nullptr) finding.AddFrame(request->frame);
+    finding.text = RefusalText(syndrome, header.psn, request);
+    sink().Add(std::move(finding));
+  }
+}
+
+void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const Info& info = wire::InfoOf(header.opcode);
+  if (mtu_bytes_ == 0 && info.Has(Info::kFullPayload)) {
+    mtu_bytes_ = static_cast<uint32_t>(packet.packet.payload.size());
+    OutstandingRead* const newest = reads_.Newest();
+    if (unsure_packets_ != 0 && newest != nullptr) {
+      newest->packets = PacketsOf(newest->bytes, mtu_bytes_);
+      next_ = newest->end();
+      unsure_packets_ = 0;
+    }
+  }
+  OutstandingRead* const read = reads_.Find(header.psn);
+  if (read == nullptr) return;
+  const PacketMark* const before = responses_.Find(header.psn);
+  if (before != nullptr && IsCopy(*before, packet, response_ids_)) {
+    return ReportDuplicate(packet, before->frame, LostWhat::kResponse);
+  }
+  CheckReadResponse(packet, *read);
+  amounts_.timeline.At(packet.time_ns).response_bytes += packet.packet.payload.size();
+  Draw(packet, PlotKind::kResponse, header.psn);
+  PacketMark& mark = responses_.Put(header.psn, std::min(in_flight(), kMostMarked / 2));
+  mark.cause = 0;
+  Fill(mark, packet);
+  TakeInRound(packet, *read, mark);
+  Acknowledge(packet, read->is_complete() ? read->end() : read->expected);
+}
+
+/// Answers come in the order of PSNs, from the one that was asked for last.
+void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& read,
+                                PacketMark& mark) {
+  const wire::Psn psn = packet.packet.header.psn;
+  const int32_t ahead = psn.Since(read.round);
+  if (ahead > 0 && !read.overtaker.valid()) read.overtaker = mark;
+  if (ahead == 0) {
+    if (read.overtaker.valid()) {
+      ReportReordering(packet, read.overtaker.frame,
+                       static_cast<uint32_t>(wire::Psn(read.overtaker.psn).Since(psn)),
+                       LostWhat::kResponse);
+    }
+    const auto is_there = [&](wire::Psn at, int64_t since_ns) {
+      const PacketMark* const seen = responses_.Find(at);
+      return seen != nullptr && seen->time_ns >= since_ns;
+    };
+    do {
+      read.round = read.round + 1;
+    } while (read.Has(read.round) && is_there(read.round, read.request.time_ns));
+    if (read.round.Since(wire::Psn(read.overtaker.psn)) > 0) read.overtaker = {};
+  }
+  const bool was_complete = read.is_complete();
+  while (!read.is_complete()) {
+    const PacketMark* const seen = responses_.Find(read.expected);
+    if (seen == nullptr || seen->time_ns < read.time_ns) break;
+    read.expected = read.expected + 1;
+  }
+  if (was_complete || !read.is_complete()) return;
+  const Operation operation = read.is_atomic ? Operation::kAtomic : Operation::kRead;
+  amounts_.messages[static_cast<size_t>(operation)].latency.Add(packet.time_ns - read.time_ns);
+}
+
+/// docs/protocol/transport.md, section 3.2: a FIRST or MIDDLE has the path MTU, the last packet
+/// the rest.
+void RequestStream::CheckReadResponse(const CapturedPacket& packet, const OutstandingRead& read) {
+  const Info& info = wire::InfoOf(packet.packet.header.opcode);
+  if (!info.Has(Info::kRead) || read.is_atomic || mtu_bytes_ == 0) return;
+  const auto bytes = static_cast<uint32_t>(packet.packet.payload.size());
+  const auto index = static_cast<uint32_t>(packet.packet.header.psn.Since(read.first));
+  const bool is_last = index + 1 == read.packets;
+  const uint32_t due = is_last ? read.bytes - index * mtu_bytes_ : mtu_bytes_;
+  if (bytes == due) return;
+  ReportViolation(packet, {"docs/protocol/transport.md, section 3.2",
+                           absl::StrCat(wire::OpcodeName(packet.packet.header.opcode), " psn ",
+                                        packet.packet.header.psn.value(), " has ", bytes,
+                                        " bytes of payload, not ", due)});
+}
+
+void RequestStream::ResolveEarlyAnswer(bool at_end) {
+  if (next_.Since(early_->psn) > 0) {
+    early_.reset();
+    return;
+  }
+  if (!at_end && amounts_.requests - early_->requests < kEarlyRequests) return;
+  const EarlyAnswer early = *std::exchange(early_, std::nullopt);
+  if (was_incomplete_) return;
+  Finding finding = sink().Make(FindingKind::kViolation, early.time_ns, early.psn);
+  finding.AddFrame(early.frame);
+  finding.rule = "docs/protocol/transport.md, section 3.2";
+  finding.text = absl::StrCat(wire::OpcodeName(early.opcode), " psn ", early.psn.value(),
+                              " answers what was not sent");
+  sink().Add(std::move(finding));
+}
+
+// ---- Findings ----
+
+void RequestStream::ReportDuplicate(const CapturedPacket& packet, uint64_t of_frame,
+                                    LostWhat what) {
+  const wire::Psn psn = packet.packet.header.psn;
+  Finding finding = sink().Make(FindingKind::kDuplicate, packet.time_ns, psn);
+  finding.what = what;
+  finding.AddFrame(of_frame);
+  finding.AddFrame(packet.number);
+  finding.text =
+      absl::StrCat(PacketName(packet.packet.header), " psn ", psn.value(), " came twice (frames ",
+                   of_frame, " and ", packet.number, "): the network made a copy");
+  sink().Add(std::move(finding));
+}
+
+void RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t overtaker,
+                                     uint32_t packets, LostWhat what) {
+  const wire::Psn psn = packet.packet.header.psn;
+  Finding finding = sink().Make(FindingKind::kReordering, packet.time_ns, psn);
+  finding.what = what;
+  finding.side = what == LostWhat::kRequest ? LostSide::kRequester : LostSide::kResponder;
+  finding.count = packets;
+  finding.AddFrame(packet.number);
+  finding.AddFrame(overtaker);
+  finding.text = absl::StrCat(PacketName(packet.packet.header), " psn ", psn.value(), " (frame ",
+                              packet.number, ") came behind later packets, of which frame ",
+                              overtaker, " was the first");
+  const uint32_t id = sink().Add(std::move(finding));
+  if (what == LostWhat::kRequest) Mark(packet).cause = id;
+}
+
+void RequestStream::ReportViolation(const CapturedPacket& packet, const Violation& violation) {
+  Finding finding = sink().Make(FindingKind::kViolation, packet.time_ns, packet.packet.header.psn);
+  finding.AddFrame(packet.number);
+  finding.rule = violation.rule;
+  finding.text = absl::StrCat(violation.text, " (frame ", packet.number, ")");
+  sink().Add(std::move(finding));
+}
+
+/// How the rate changed: the mean of some intervals before the first CNP and behind it.
+std::string RequestStream::RateChange() const {
+  constexpr size_t kMostIntervals = 8;
+  const std::vector<Interval>& intervals = amounts_.timeline.intervals();
+  const auto at = static_cast<size_t>((amounts_.first_cnp_ns - amounts_.timeline.start_ns()) /
+                                      amounts_.timeline.interval_ns());
+  const auto mean = [&](size_t begin, size_t end) {
+    uint64_t bytes = 0;
+    for (size_t i = begin; i < end; ++i) {
+      bytes += intervals[i].request_bytes + intervals[i].resent_bytes;
+    }
+    const auto nanos = static_cast<double>(amounts_.timeline.interval_ns()) *
+                       static_cast<double>(std::max<size_t>(1, end - begin));
+    return RateText(static_cast<double>(bytes) * 8e9 / nanos);
+  };
+  if (amounts_.first_cnp_ns == 0 || at == 0 || at + 2 >= intervals.size()) return "";
+  const size_t begin = at > kMostIntervals ? at - kMostIntervals : 0;
+  return absl::StrCat("; the rate was ", mean(begin, at), " before the first CNP and ",
+                      mean(at + 1, std::min(intervals.size(), at + 1 + kMostIntervals)),
+                      " behind it");
+}
+
+void RequestStream::ReportCongestion(int64_t end_ns) {
+  const uint64_t marked = amounts_.marked_requests + amounts_.marked_responses;
+  if (marked + amounts_.cnps == 0) return;
+  Finding finding = sink().Make(FindingKind::kCongestion,
+                                amounts_.first_cnp_ns != 0 ? amounts_.first_cnp_ns : end_ns, next_);
+  finding.count = marked + amounts_.cnps;
+  if (amounts_.first_marked != 0) finding.AddFrame(amounts_.first_marked);
+  if (amounts_.first_cnp != 0) finding.AddFrame(amounts_.first_cnp);
+  finding.text = absl::StrCat(
+      amounts_.marked_requests, " of ", amounts_.requests, " requests and ",
+      amounts_.marked_responses, " of ", amounts_.responses, " answers had a mark (CE); ",
+      amounts_.cnps, amounts_.cnps == 1 ? " CNP" : " CNPs", " went to the requester", RateChange());
+  sink().Add(std::move(finding));
+}
+
+// ---- Other events ----
+
+void RequestStream::OnCnp(const CapturedPacket& packet) {
+  ++amounts_.cnps;
+  ++amounts_.timeline.At(packet.time_ns).cnps;
+  if (amounts_.first_cnp == 0) {
+    amounts_.first_cnp = packet.number;
+    amounts_.first_cnp_ns = packet.time_ns;
+  }
+  Draw(packet, PlotKind::kCnp, next_);
+}
+
+void RequestStream::OnDamaged(const CapturedPacket& packet, uint32_t finding) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const Info& info = wire::InfoOf(header.opcode);
+  if (info.Has(Info::kResponse)) {
+    recovery_.OnDamagedResponse(header.psn, finding);
+    return;
+  }
+  if (!is_synced_) Start(header.psn);
+  const int32_t ahead = header.psn.Since(next_);
+  if (ahead == 0) {
+    TakeNew(packet);
+  } else if (ahead > 0 || requests_.Find(header.psn) == nullptr) {
+    return;
+  } else {
+    TakeOld(packet);
+  }
+  if (OutstandingRead* const read = reads_.Find(header.psn)) read->request.cause = finding;
+  if (PacketMark* const mark = requests_.Find(header.psn)) mark->cause = finding;
+}
+
+void RequestStream::Finish(int64_t end_ns) {
+  constexpr int64_t kSettledNs = 1'000'000;
+  if (!is_synced_) return;
+  if (early_ && end_ns - early_->time_ns > kSettledNs) ResolveEarlyAnswer(true);
+  if (!is_reliable_) {
+    for (const Gap& gap : gaps_) LoseGap(gap);
+  }
+  recovery_.Finish(was_refused_ ? next_ : una_, next_, end_ns);
+  ReportCongestion(end_ns);
+}
+
+}  // namespace uroce::tools::analyze

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// One requester of a connection as seen from one capture point: its requests on their way, and the
+// answers on their way back.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "pipeline/wire/packet.h"
+#include "tools/analyze/input/packet_reader.h"
+#include "tools/analyze/story/amounts.h"
+#include "tools/analyze/story/finding.h"
+#include "tools/analyze/story/message_order.h"
+#include "tools/analyze/story/packet_ring.h"
+#include "tools/analyze/story/read_list.h"
+#include "tools/analyze/story/recovery.h"
+
+namespace uroce::tools::analyze {
+
+enum class Operation : uint8_t { kSend, kWrite, kRead, kAtomic };
+inline constexpr size_t kOperationCount = 4;
+absl::string_view NameOf(Operation operation);
+
+/// What is counted of one requester.
+struct StreamAmounts {
+  uint64_t requests = 0;  ///< Packets, those sent again too.
+  uint64_t responses = 0;
+  uint64_t request_bytes = 0;  ///< Payload, of first transmissions.
+  uint64_t response_bytes = 0;
+  uint64_t sequence_naks = 0;
+  uint64_t rnr_naks = 0;
+  uint64_t marked_requests = 0;
+  uint64_t marked_responses = 0;
+  uint64_t cnps = 0;  ///< To the requester.
+  uint32_t most_in_flight = 0;
+  uint32_t most_reads = 0;
+  int64_t least_round_trip_ns = 0;
+  uint8_t credit_code = wire::kCreditsUnlimited;  ///< The newest one.
+  uint8_t least_credit_code = wire::kCreditsUnlimited;
+  std::array<MessageAmount, kOperationCount> messages;
+  Timeline timeline;
+  uint64_t first_marked = 0;  ///< The frame.
+  uint64_t first_cnp = 0;
+  int64_t first_cnp_ns = 0;
+};
+
+/// Pure. Events come in the order of the capture.
+class RequestStream {
+ public:
+  explicit RequestStream(FindingSink sink, bool is_reliable, size_t most_plot_points);
+
+  /// `psn`: the first one that the requester will send, as its peer told it.
+  void SetFirstPsn(wire::Psn psn);
+  void SetMtu(uint32_t mtu_bytes) { mtu_bytes_ = mtu_bytes; }
+  void SetMostReads(uint32_t reads) { allowed_reads_ = reads; }
+
+  void OnRequest(const CapturedPacket& packet);
+  void OnResponse(const CapturedPacket& packet);
+  void OnCnp(const CapturedPacket& packet);
+  /// A packet with a wrong ICRC, which its receiver drops. `finding` says why.
+  void OnDamaged(const CapturedPacket& packet, uint32_t finding);
+  void Finish(int64_t end_ns);
+
+  /// Whether an answer to `psn` is one to what was sent lately.
+  bool Expects(wire::Psn psn) const;
+  bool has_requests() const { return is_synced_; }
+  uint32_t mtu_bytes() const { return mtu_bytes_; }
+  const StreamAmounts& amounts() const { return amounts_; }
+  const Recovery& recovery() const { return recovery_; }
+  const Plot& plot() const { return plot_; }
+  FindingSink& sink() { return recovery_.sink(); }
+
+ private:
+  /// PSNs that were not seen.
+  struct Gap {
+    wire::Psn first;
+    uint32_t packets = 0;
+    uint64_t frame = 0;  // The packet behind the gap.
+    int64_t time_ns = 0;
+    uint16_t identification = 0;
+  };
+  struct OpenMessage {
+    int64_t start_ns = 0;
+    uint64_t bytes = 0;
+  };
+  /// A whole message that waits for its ACK.
+  struct WaitingMessage {
+    wire::Psn last;
+    Operation operation{};
+    int64_t start_ns = 0;
+    int64_t last_sent_ns = 0;
+  };
+  /// An answer to a PSN that was not sent yet.
+  struct EarlyAnswer {
+    wire::Psn psn;
+    uint64_t frame = 0;
+    int64_t time_ns = 0;
+    uint64_t requests = 0;  // So many request packets were seen before it.
+    wire::Opcode opcode{};
+  };
+
+  void Start(wire::Psn psn);
+  bool IsRestart(int32_t ahead) const;
+  uint32_t SpanOf(const wire::TransportHeader& header);
+  void ResolveSpan(wire::Psn psn);
+  void TakeNew(const CapturedPacket& packet);
+  void TakeOld(const CapturedPacket& packet);
+  void TakeInGap(const CapturedPacket& packet);
+  void TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read);
+  void Resend(const CapturedPacket& packet, ResendFacts facts);
+  ResendFacts FactsOf(const CapturedPacket& packet) const;
+  PacketMark& Mark(const CapturedPacket& packet);
+  void AddRead(const CapturedPacket& packet, uint32_t span);
+  void OpenGap(wire::Psn from, const CapturedPacket& packet);
+  Gap* GapOf(wire::Psn psn);
+  void FillGap(wire::Psn psn);
+  void LoseGap(const Gap& gap);
+  void AddMessage(const CapturedPacket& packet, const wire::OpcodeInfo& info);
+  void TakeAcknowledge(const CapturedPacket& packet);
+  void TakeNak(const CapturedPacket& packet);
+  void TakeReadResponse(const CapturedPacket& packet);
+  void TakeInRound(const CapturedPacket& packet, OutstandingRead& read, PacketMark& mark);
+  void CheckReadResponse(const CapturedPacket& packet, const OutstandingRead& read);
+  void Acknowledge(const CapturedPacket& packet, wire::Psn una);
+  wire::Psn Reached(const CapturedPacket& packet, wire::Psn una);
+  void CompleteMessages(const CapturedPacket& packet);
+  void ResolveEarlyAnswer(bool at_end);
+  void DropAcknowledgedGaps();
+  void ReportDuplicate(const CapturedPacket& packet, uint64_t of_frame, LostWhat what);
+  void ReportReordering(const CapturedPacket& packet, uint64_t overtaker, uint32_t packets,
+                        LostWhat what);
+  void ReportViolation(const CapturedPacket& packet, const Violation& violation);
+  std::string RateChange() const;
+  void ReportCongestion(int64_t end_ns);
+  void Draw(const CapturedPacket& packet, PlotKind kind, wire::Psn psn);
+  uint32_t in_flight() const { return static_cast<uint32_t>(std::max(0, next_.Since(una_))); }
+
+  static constexpr size_t kMostGaps = 32;
+  static constexpr size_t kMostWaiting = 4096;
+
+  Recovery recovery_;
+  bool is_reliable_;
+  bool is_synced_ = false;
+  bool has_answers_ = false;
+  bool was_refused_ = false;
+  wire::Psn first_;
+  wire::Psn next_;
+  wire::Psn una_;
+  uint32_t unsure_packets_ =
+      0;  // So many more PSNs may the newest READ have, whose MTU is unknown.
+  uint32_t mtu_bytes_ = 0;
+  uint32_t allowed_reads_ = 0;
+  int64_t last_progress_ns_ = 0;
+  PacketRing requests_;
+  PacketRing responses_;
+  ReadList reads_;
+  MessageOrder order_;
+  std::vector<Gap> gaps_;
+  OpenMessage open_;
+  std::deque<WaitingMessage> waiting_;
+  std::optional<EarlyAnswer> early_;
+  IdentificationOrder request_ids_;
+  IdentificationOrder response_ids_;
+  PacketMark last_ack_;
+  uint64_t progress_frame_ = 0;
+  wire::Psn highest_answer_;     // Behind the last PSN that was answered, in any order.
+  bool was_incomplete_ = false;  // Not all packets are in the capture.
+  StreamAmounts amounts_;
+  Plot plot_;
+};
+
+}  // namespace uroce::tools::analyze

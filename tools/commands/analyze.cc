@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// `uroce analyze`: what happened in captures, and why.
+#include "tools/commands/commands.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/analyze/command.h"
+#include "tools/client/command_line.h"
+
+namespace uroce::tools {
+namespace {
+
+struct AnalyzeFlags {
+  analyze::AnalyzeOptions options;
+  std::string check;
+};
+
+int Analyze(AnalyzeFlags& flags) {
+  analyze::AnalyzeOptions& options = flags.options;
+  if (!flags.check.empty()) {
+    const std::optional<analyze::Severity> severity = analyze::SeverityOf(flags.check);
+    if (!severity) {
+      return Report(absl::InvalidArgumentError("--check: " + flags.check +
+                                               " is none of note, warning, error"));
+    }
+    options.checks = true;
+    options.check = *severity;
+  }
+  analyze::AnalyzeOutcome outcome;
+  const absl::Status status = analyze::RunAnalyze(options, outcome);
+  if (!status.ok()) return Report(status);
+  return outcome.found ? kExitFailed : 0;
+}
+
+}  // namespace
+
+void AddAnalyze(const Command& app, Invocation& invocation) {
+  const auto flags = std::make_shared<AnalyzeFlags>();
+  const Command command =
+      app.AddCommand("analyze", "Tell what happened in captures, and why: losses, NAKs, resends");
+  command
+      .AddValue("FILE", flags->options.files,
+                "pcap or pcapng files of one moment, gzip or zstd too; - is stdin")
+      .Require();
+  command.AddValue("-f,--filter", flags->options.filter,
+                   "Only frames that match this libpcap expression (pcap-filter(7))");
+  command.AddValue("--check", flags->check,
+                   "End with 1 if there is a finding of this severity or a higher one: note, "
+                   "warning, error");
+  command.AddValue("--findings", flags->options.most_findings,
+                   "Print at most so many findings; 0: all. 200 if not given");
+  command.OnChosen([flags, &invocation] { invocation.exit_status = Analyze(*flags); });
+}
+
+}  // namespace uroce::tools
