@@ -100,9 +100,9 @@ MessagePlace Behind(MessagePlace place, uint32_t length_bytes) {
 
 /// Adds the whole of a packet's payload to `job`, or nothing.
 bool TakeWhole(const KeyTable& keys, PieceWalker walker, uint8_t* bytes, rte_mbuf* frame,
-               CopyJob& job) {
+               CopyJob& job, bool for_worker = false) {
   const uint32_t before = job.piece_count;
-  TakeCopied(keys, walker, bytes, job);
+  TakeCopied(keys, walker, bytes, job, for_worker);
   if (!walker.at_end()) {
     job.piece_count = before;
     return false;
@@ -114,6 +114,16 @@ bool TakeWhole(const KeyTable& keys, PieceWalker walker, uint8_t* bytes, rte_mbu
 PrefetchedPayload& PrefetchedFor(WaitingWork& waiting, const TxPacket& packet) {
   return packet.source == TxPacket::Source::kRemote ? waiting.prefetched_responses
                                                     : waiting.prefetched_requests;
+}
+
+/// How many packets of `batched` the job has moved as a whole.
+uint32_t WholeBatched(const CopyJob& job) {
+  uint32_t whole = 0;
+  while (job.succeeded && whole < job.batched_count &&
+         job.batched[whole].pieces_end <= job.moved_pieces) {
+    ++whole;
+  }
+  return whole;
 }
 
 BatchedPlacements& PlacedFor(WaitingWork& waiting, Effect::Kind kind) {
@@ -168,10 +178,8 @@ bool CopyBatches::TakePlaced(QueuePair& qp, const Effect& effect, wire::Psn psn)
   return true;
 }
 
-void CopyBatches::PrefetchPayload(QueuePair& qp) {
-  WaitingWork& waiting = qp.waiting();
-  CopyJob& job = *waiting.job;
-  const TxPacket& packet = waiting.packet;
+void CopyBatches::PrefetchPayload(QueuePair& qp, const TxPacket& packet, bool for_worker) {
+  CopyJob& job = *qp.waiting().job;
   MessagePlace place = Behind(PlaceOf(packet), packet.payload_bytes());
   uint32_t left = packet.following_bytes;
   const bool has_room = waiting_frames_.HasRoom(qp.program().frames);
@@ -181,7 +189,7 @@ void CopyBatches::PrefetchPayload(QueuePair& qp) {
     const uint32_t length = std::min(left, packet.payload_bytes());
     uroce_sge entry;
     if (!TakeWhole(keys_, WalkPacket(qp, packet, place, length, entry),
-                   rte_pktmbuf_mtod(frame, uint8_t*), frame, job)) {
+                   rte_pktmbuf_mtod(frame, uint8_t*), frame, job, for_worker)) {
       stash_.Return(frame);
       return;
     }
@@ -214,19 +222,20 @@ bool CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet, uint8_t*
 void CopyBatches::Keep(QueuePair& qp) {
   WaitingWork& waiting = qp.waiting();
   CopyJob& job = *waiting.job;
-  uint32_t whole = 0;
-  while (job.succeeded && whole < job.batched_count &&
-         job.batched[whole].pieces_end <= job.moved_pieces) {
-    ++whole;
-  }
   if (qp.wait() == WaitKind::kEffect) {
     const Effect& effect = waiting.effect;
     PlacedFor(waiting, effect.kind) = {effect.kind, Behind(PlaceOf(effect), LengthOf(effect)),
-                                       waiting.effect_psn + 1, whole};
+                                       waiting.effect_psn + 1, WholeBatched(job)};
     job.DropBatched();
     return;
   }
-  const TxPacket& packet = waiting.packet;
+  KeepPrefetched(qp, waiting.packet);
+}
+
+void CopyBatches::KeepPrefetched(QueuePair& qp, const TxPacket& packet) {
+  WaitingWork& waiting = qp.waiting();
+  CopyJob& job = *waiting.job;
+  const uint32_t whole = WholeBatched(job);
   PrefetchedPayload& prefetched = PrefetchedFor(waiting, packet);
   DropPrefetched(qp, prefetched);
   prefetched.place = Behind(PlaceOf(packet), packet.payload_bytes());
@@ -253,21 +262,45 @@ void CopyBatches::Forget(QueuePair& qp) {
 }
 
 using transport::Effect;
+using transport::TxPacket;
 
-MoveResult CopyEngine::MoveNow(QueuePair& qp, CopyJob::Kind kind, Transfer& transfer,
-                               bool ends_message) {
+void CopyEngine::FillForWorker(CopyJob& job, CopyJob::Kind kind, PieceWalker& walker,
+                               uint8_t*& bytes) const {
+  job.kind = kind;
+  job.piece_count = 0;
+  TakeCopied(context_.keys, walker, bytes, job, /*for_worker=*/true);
+  job.own_pieces = job.piece_count;
+}
+
+MoveResult CopyEngine::GatherNow(QueuePair& qp, const TxPacket& packet, Transfer& transfer) {
   CopyJob& job = *qp.waiting().job;
   for (;;) {
-    const MoveResult result = kind == CopyJob::Kind::kRead
-                                  ? Gather(context_.keys, transfer.walker, transfer.bytes)
-                                  : Place(context_.keys, transfer.walker, transfer.bytes);
+    const MoveResult result = Gather(context_.keys, transfer.walker, transfer.bytes);
     if (result != MoveResult::kCopied) return result;
     PieceWalker walker = transfer.walker;
     uint8_t* bytes = transfer.bytes;
-    job.kind = kind;
-    job.piece_count = 0;
-    TakeCopied(context_.keys, walker, bytes, job, /*for_worker=*/true);
-    job.own_pieces = job.piece_count;
+    FillForWorker(job, CopyJob::Kind::kRead, walker, bytes);
+    if (job.piece_count == 0) return MoveResult::kCopied;
+    if (walker.at_end()) batches_.PrefetchPayload(qp, packet, /*for_worker=*/true);
+    if (!DoNow(qp, job)) {
+      job.DropBatched();
+      return MoveResult::kCopied;
+    }
+    CopyBatches::KeepPrefetched(qp, packet);
+    if (!job.succeeded) return MoveResult::kDenied;
+    transfer.walker = walker;
+    transfer.bytes = bytes;
+  }
+}
+
+MoveResult CopyEngine::PlaceNow(QueuePair& qp, Transfer& transfer, bool ends_message) {
+  CopyJob& job = *qp.waiting().job;
+  for (;;) {
+    const MoveResult result = Place(context_.keys, transfer.walker, transfer.bytes);
+    if (result != MoveResult::kCopied) return result;
+    PieceWalker walker = transfer.walker;
+    uint8_t* bytes = transfer.bytes;
+    FillForWorker(job, CopyJob::Kind::kWrite, walker, bytes);
     job.ends_message = ends_message;
     const bool is_done = job.piece_count != 0 && DoNow(qp, job);
     job.ends_message = true;
@@ -355,7 +388,7 @@ void CopyEngine::TakePieces(QueuePair& qp) {
   job.own_pieces = job.piece_count;
   if (!waiting.transfer.walker.at_end()) return;
   if (job.kind == CopyJob::Kind::kRead) {
-    batches_.PrefetchPayload(qp);
+    batches_.PrefetchPayload(qp, waiting.packet, /*for_worker=*/false);
   } else {
     batches_.BatchPlacements(qp);
   }

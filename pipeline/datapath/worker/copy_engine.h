@@ -113,9 +113,10 @@ class HeldSenders {
 };
 
 /// Adds payload of a message's next packets to the copy job of one packet, since most of a job's
-/// cost is time between threads. A wrong prediction is dropped, and its packet is copied again.
-/// The job of one packet also holds payload of later packets: it places payload of received packets
-/// that wait, and prefetches payload of packets that are not yet polled. One thread.
+/// cost is time between threads, and a worker's access costs a system call. A wrong prediction is
+/// dropped, and its packet is copied again. The job of one packet also holds payload of later
+/// packets: it places payload of received packets that wait, and prefetches payload of packets that
+/// are not yet polled. One thread.
 class CopyBatches {
  public:
   CopyBatches(const KeyTable& keys, const WaitingFrames& waiting_frames, FrameStash& stash)
@@ -123,10 +124,13 @@ class CopyBatches {
 
   /// Adds the payload of waiting packets to the copy job of the packet before them.
   void BatchPlacements(QueuePair& qp);
-  /// Adds the payload that the message sends next to the copy job of a packet.
-  void PrefetchPayload(QueuePair& qp);
+  /// Adds the payload that the message sends behind `packet` to the copy job of that packet.
+  /// `for_worker`: see TakeCopied.
+  void PrefetchPayload(QueuePair& qp, const transport::TxPacket& packet, bool for_worker);
   /// Called when the job of `qp` is done: keeps what it placed and prefetched for later packets.
   static void Keep(QueuePair& qp);
+  /// The same for a job of `packet`, and for what it prefetched.
+  static void KeepPrefetched(QueuePair& qp, const transport::TxPacket& packet);
   /// True: the payload of packet `psn` was placed before, and `effect`, which places it, is done.
   static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn);
   /// Copies the payload of `packet`, if it was prefetched, and `icrc` takes it.
@@ -160,9 +164,12 @@ class CopyEngine {
       : context_(context), batches_(batches) {}
 
   // ---- at once; `qp` does not wait ----
-  /// Moves the bytes of `transfer`, of mapped memory too: kRead to the frame, kWrite to memory.
-  /// `ends_message`: see CopyJob. kCopied: a job has to move the rest, from `transfer` on.
-  MoveResult MoveNow(QueuePair& qp, CopyJob::Kind kind, Transfer& transfer, bool ends_message);
+  /// Moves the payload of `packet`, from mapped memory too, to the frame, and prefetches what the
+  /// message sends behind it. kCopied: a job has to move the rest, from `transfer` on.
+  MoveResult GatherNow(QueuePair& qp, const transport::TxPacket& packet, Transfer& transfer);
+  /// Moves the bytes of `transfer` to memory, to mapped memory too. `ends_message`: see CopyJob.
+  /// kCopied: as above.
+  MoveResult PlaceNow(QueuePair& qp, Transfer& transfer, bool ends_message);
   /// Executes an atomic at `app_addr` of the program. kCopied: a job has to.
   MoveResult ExecuteNow(QueuePair& qp, const transport::Effect& effect, uint64_t app_addr,
                         uint64_t& original);
@@ -222,6 +229,9 @@ class CopyEngine {
   bool DoNow(const QueuePair& qp, CopyJob& job) const {
     return qp.receive_source().memory_session()->copy_helper()->DoNow(context_.worker, job);
   }
+  /// Makes `job` one for the copied pieces that come next, as far as workers may access them.
+  /// `bytes` advances with `walker`.
+  void FillForWorker(CopyJob& job, CopyJob::Kind kind, PieceWalker& walker, uint8_t*& bytes) const;
   void Submit(QueuePair& qp, CopyJob::Kind kind);
   /// Puts the copied pieces that come next into the job of `qp`.
   void TakePieces(QueuePair& qp);

@@ -146,8 +146,7 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
   const bool is_in_job = effect.kind == Effect::Kind::kPlaceOriginal;
   const bool is_more_to_come =
       wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kFullPayload);
-  const MoveResult moved =
-      copies_.MoveNow(qp, CopyJob::Kind::kWrite, transfer, /*ends_message=*/!is_more_to_come);
+  const MoveResult moved = copies_.PlaceNow(qp, transfer, /*ends_message=*/!is_more_to_come);
   if (moved != MoveResult::kCopied) {
     Finish(qp, effect, moved, 0);
     return true;

@@ -192,8 +192,7 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
 MoveResult Transmitter::GatherCopied(QueuePair& qp, const TxPacket& packet, uint8_t* payload,
                                      Transfer& transfer, RunningIcrc& icrc) {
   if (CopyEngine::TakePrefetched(qp, packet, payload, icrc)) return MoveResult::kDone;
-  const MoveResult result =
-      context_.copies.MoveNow(qp, CopyJob::Kind::kRead, transfer, /*ends_message=*/false);
+  const MoveResult result = context_.copies.GatherNow(qp, packet, transfer);
   if (result == MoveResult::kDone) icrc.Pass({payload, packet.payload_bytes()});
   return result;
 }

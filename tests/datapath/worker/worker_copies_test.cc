@@ -10,6 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <string>
+
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/queue/payload.h"
@@ -413,6 +416,16 @@ class WorkerAccessTest : public WorkerCopiesTest {
                        .rkey = to.key,
                        .compare_add = addend});
   }
+  /// The system calls by which this process has read, as the kernel counts them.
+  static uint64_t ReadCalls() {
+    std::ifstream file("/proc/self/io");
+    std::string name;
+    uint64_t count = 0;
+    while (file >> name >> count && name != "syscr:") {
+    }
+    EXPECT_EQ(name, "syscr:");
+    return count;
+  }
   uint64_t WordAt(const std::vector<uint8_t>& bytes, size_t offset) {
     uint64_t word = 0;
     memcpy(&word, bytes.data() + offset, sizeof(word));
@@ -424,6 +437,13 @@ TEST_F(WorkerAccessTest, NoQueuePairWaits) {
   auto [a, b] = bed_.AddPair();
   MoveBothWays(*a);
   EXPECT_EQ(bed_.session->copies_begun(), 0u);
+}
+
+TEST_F(WorkerAccessTest, OneSystemCallReadsManyPackets) {
+  auto [a, b] = bed_.AddPair();
+  const uint64_t before = ReadCalls();
+  MoveBothWays(*a);
+  EXPECT_LT(ReadCalls() - before, 2 * kPackets / 4);
 }
 
 TEST_F(WorkerAccessTest, LostPacketsAreGatheredAndPlacedAgain) {
