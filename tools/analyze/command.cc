@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -11,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "tools/analyze/input/capture_set.h"
 #include "tools/analyze/input/packet_reader.h"
+#include "tools/analyze/page/page.h"
 #include "tools/analyze/report.h"
+#include "tools/analyze/report_json.h"
 #include "tools/analyze/story/analysis.h"
 #include "tools/capture/recorder.h"
 
@@ -39,6 +42,21 @@ void ReadAll(CaptureSet& set, const PacketFilter& filter, CapturePoints& points,
   analysis.Finish();
 }
 
+absl::Status WritePage(const AnalyzeOptions& options, const Report& report) {
+  const std::string library = options.library.empty() ? kLibraryPath : options.library;
+  const absl::StatusOr<std::string> page = PageOf(JsonOf(report), library);
+  if (!page.ok()) return page.status();
+  std::ofstream file(options.html, std::ios::binary);
+  if (file << *page && file.flush()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(options.html, ": ", strerror(errno)));
+}
+
+std::string TextFor(const AnalyzeOptions& options, const Report& report) {
+  if (options.prints_json) return JsonOf(report);
+  if (options.prints_csv) return CsvOf(report);
+  return TextOf(report, options.most_findings);
+}
+
 }  // namespace
 
 absl::Status RunAnalyze(const AnalyzeOptions& options, AnalyzeOutcome& outcome) {
@@ -47,11 +65,13 @@ absl::Status RunAnalyze(const AnalyzeOptions& options, AnalyzeOutcome& outcome) 
   absl::StatusOr<CaptureSet> set = CaptureSet::Open(options.files);
   if (!set.ok()) return set.status();
   CapturePoints points;
-  Analysis analysis{AnalysisOptions{}};
+  constexpr size_t kMostPlotPoints = 8192;
+  Analysis analysis({.most_plot_points = options.html.empty() ? 0 : kMostPlotPoints});
   ReadAll(*set, *filter, points, analysis);
   const Report report = MakeReport(analysis, *set, points);
-  if (absl::Status status = WriteText(TextOf(report, options.most_findings)); !status.ok()) {
-    return status;
+  if (absl::Status status = WriteText(TextFor(options, report)); !status.ok()) return status;
+  if (!options.html.empty()) {
+    if (absl::Status status = WritePage(options, report); !status.ok()) return status;
   }
   outcome.found = options.checks && CountFrom(report, options.check) != 0;
   // What was read up to a damaged place is reported all the same.

@@ -13,8 +13,12 @@ namespace uroce::tools::analyze {
 struct AnalyzeOptions {
   std::vector<std::string> files;  ///< "-" is stdin.
   std::string filter;              ///< libpcap expression, "" for all frames.
-  uint64_t most_findings = 200;    ///< In the text; 0: all.
-  bool checks = false;             ///< Whether `check` decides over the exit status.
+  bool prints_json = false;
+  bool prints_csv = false;
+  std::string html;              ///< The file of the page; "" for none.
+  std::string library;           ///< The plotting library of the page; "": where Debian has it.
+  uint64_t most_findings = 200;  ///< In the text; 0: all.
+  bool checks = false;           ///< Whether `check` decides over the exit status.
   Severity check = Severity::kWarning;
 };
 

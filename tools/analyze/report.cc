@@ -17,11 +17,6 @@ std::string Plural(uint64_t count, absl::string_view one, absl::string_view more
   return absl::StrCat(count, " ", count == 1 ? one : more);
 }
 
-std::string SecondsText(const Report& report, int64_t time_ns) {
-  const int64_t passed = time_ns - report.analysis->totals().first_ns;
-  return absl::StrFormat("%.6f", static_cast<double>(passed) / 1e9);
-}
-
 size_t ConnectionCount(const Analysis& analysis) {
   return static_cast<size_t>(std::ranges::count_if(
       analysis.connections(), [](const auto& connection) { return !connection->was_merged; }));
@@ -181,7 +176,9 @@ class FindingTree {
     if (most_ != 0 && written_ == most_) return;
     const Finding& finding = report_.findings[index];
     ++written_;
-    absl::StrAppend(&text_, absl::StrFormat("%12s ", SecondsText(report_, finding.time_ns)),
+    absl::StrAppend(&text_,
+                    absl::StrFormat("%12s ", SecondsText(finding.time_ns -
+                                                         report_.analysis->totals().first_ns)),
                     std::string(static_cast<size_t>(depth) * 2, ' '), depth > 0 ? "-> " : "",
                     NameOf(finding.severity), ": ", InfoOf(finding.kind).title, ": ", finding.text);
     if (depth == 0) {
@@ -231,10 +228,18 @@ uint64_t CountFrom(const Report& report, Severity severity) {
   return count;
 }
 
+std::string SecondsText(int64_t nanos) {
+  return absl::StrFormat("%.6f", static_cast<double>(nanos) / 1e9);
+}
+
+std::string AboutEnd(const Report& report, const Finding& finding) {
+  return AddressText(
+      report.analysis->connections()[finding.connection]->ends[finding.requester].address);
+}
+
 std::string AboutText(const Report& report, const Finding& finding) {
   if (finding.connection == Finding::kNone) return "";
-  const Connection& connection = *report.analysis->connections()[finding.connection];
-  return absl::StrCat("requests of ", AddressText(connection.ends[finding.requester].address));
+  return absl::StrCat("requests of ", AboutEnd(report, finding));
 }
 
 std::vector<std::string> SummaryOf(const Report& report) {

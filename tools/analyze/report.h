@@ -35,6 +35,10 @@ std::string TextOf(const Report& report, size_t most_findings);
 /// The lines of the summary.
 std::vector<std::string> SummaryOf(const Report& report);
 
+/// The address of the requester that a finding with a connection is about.
+std::string AboutEnd(const Report& report, const Finding& finding);
+/// "1.000250".
+std::string SecondsText(int64_t nanos);
 /// "requests of 10.0.0.1".
 std::string AboutText(const Report& report, const Finding& finding);
 

@@ -51,6 +51,13 @@ void AddAnalyze(const Command& app, Invocation& invocation) {
   command.AddValue("--check", flags->check,
                    "End with 1 if there is a finding of this severity or a higher one: note, "
                    "warning, error");
+  Flag json = command.AddFlag("--json", flags->options.prints_json,
+                              "Print the report as JSON (docs/analyze.schema.json)");
+  command.AddFlag("--csv", flags->options.prints_csv, "Print the findings as CSV").Exclude(json);
+  command.AddValue("--html", flags->options.html,
+                   "Write a page with graphs to this file, which opens without a network");
+  command.AddValue("--d3", flags->options.library,
+                   "The library d3 for --html, if not that of Debian's libjs-d3");
   command.AddValue("--findings", flags->options.most_findings,
                    "Print at most so many findings; 0: all. 200 if not given");
   command.OnChosen([flags, &invocation] { invocation.exit_status = Analyze(*flags); });

@@ -99,16 +99,17 @@ class IdentificationOrder {
 constexpr bool IsBefore(uint16_t a, uint16_t b) { return static_cast<int16_t>(a - b) < 0; }
 
 /// Whether `again` is a copy that the network made of the packet of `mark`: a sender gives its own
-/// transmissions different identifications, or at least leaves some time between them.
+/// transmissions different identifications. Without them, only a packet that comes within
+/// `least_resend_ns` is a copy: the sender cannot know of a loss sooner. 0: not known.
 inline bool IsCopy(const PacketMark& mark, const CapturedPacket& again,
-                   const IdentificationOrder& order) {
-  constexpr int64_t kMostUnnumberedNs = 50'000;
+                   const IdentificationOrder& order, int64_t least_resend_ns) {
   constexpr int64_t kMostUnknownNs = 1'000'000;
   if (mark.identification != again.identification || mark.icrc != again.icrc_bytes) return false;
   if (order.rises()) return true;
   if (again.icrc == IcrcState::kUnknown) return false;
-  const int64_t passed = again.time_ns - mark.time_ns;
-  return passed < (order.is_constant() ? kMostUnnumberedNs : kMostUnknownNs);
+  const bool has_identification = again.identification != 0 && !order.is_constant();
+  if (least_resend_ns == 0 && has_identification) least_resend_ns = kMostUnknownNs;
+  return again.time_ns - mark.time_ns < least_resend_ns;
 }
 
 }  // namespace uroce::tools::analyze

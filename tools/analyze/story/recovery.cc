@@ -12,7 +12,6 @@
 namespace uroce::tools::analyze {
 namespace {
 
-constexpr int64_t kLeastTimeoutNs = 100'000;  // Sooner, a NAK was there that was not captured.
 constexpr char kReadRule[] = "docs/protocol/transport.md, section 3.2";
 
 std::string Packets(uint64_t count) {
@@ -236,7 +235,8 @@ std::string Recovery::LostText(const Lost& lost) const {
   }
   const absl::string_view or_answer = lost.what == LostWhat::kNone ? ", or its answer," : "";
   return absl::StrCat(PacketName(lost.opcode), " psn ", lost.psn.value(), at, or_answer,
-                      " was lost ", SideText(lost.side));
+                      lost.may_be_late ? " was lost, or came late, " : " was lost ",
+                      SideText(lost.side));
 }
 
 /// A NAK or a map says what was lost. Behind a timeout, the answers to the resent packets do.
@@ -247,6 +247,8 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
   std::vector<Lost> lost = episode.lost;
   for (Lost& one : lost) {
     if (one.what == LostWhat::kNone && !is_timeout) one.what = LostWhat::kRequest;
+    // The responder missed it at its turn. It may have come afterwards, as a duplicate.
+    one.may_be_late = one.what == LostWhat::kRequest && one.side == LostSide::kResponder;
   }
   if (!is_timeout || lost.empty() || lost[0].what != LostWhat::kNone) return lost;
   if (!episode.repeated_ack) {

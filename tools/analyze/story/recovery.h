@@ -49,6 +49,9 @@ struct ResendFacts {
   bool hears_responses = false;        ///< The point sees responses of this stream.
 };
 
+/// Requesters time out later; sooner, a NAK was there that was not captured.
+inline constexpr int64_t kLeastTimeoutNs = 100'000;
+
 class Recovery {
  public:
   explicit Recovery(FindingSink sink) : sink_(sink) {}
@@ -107,6 +110,7 @@ class Recovery {
     wire::Opcode opcode{};
     uint32_t cause = 0;  // A finding that explains it.
     uint32_t packets = 1;
+    bool may_be_late = false;
   };
   struct Episode {
     Trigger trigger = Trigger::kUnknown;

@@ -273,7 +273,7 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
   }
   if (const PacketMark* const mark = requests_.Find(psn)) {
     const bool may_be_copy = request_ids_.rises() || !recovery_.IsRepairing(psn);
-    if (may_be_copy && IsCopy(*mark, packet, request_ids_)) {
+    if (may_be_copy && IsCopy(*mark, packet, request_ids_, amounts_.least_round_trip_ns)) {
       return ReportDuplicate(packet, mark->frame, LostWhat::kRequest);
     }
     if (!is_reliable_) return;
@@ -292,9 +292,7 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
 void RequestStream::TakeInGap(const CapturedPacket& packet) {
   const wire::Psn psn = packet.packet.header.psn;
   const Gap gap = *GapOf(psn);
-  const bool is_late = request_ids_.rises()
-                           ? IsBefore(packet.identification, gap.identification)
-                           : !recovery_.IsRepairing(psn) && packet.time_ns - gap.time_ns < kLateNs;
+  const bool is_late = IsLate(packet, gap.identification, gap.time_ns);
   if (is_late || !is_reliable_) {
     ReportReordering(packet, gap.frame, static_cast<uint32_t>(next_.Since(psn) - 1),
                      LostWhat::kRequest);
@@ -315,6 +313,17 @@ void RequestStream::TakeInGap(const CapturedPacket& packet) {
   if (!is_late) Mark(packet);
 }
 
+/// A packet behind a gap is late if it was sent before the packet that showed the gap. Without
+/// identifications, it is late if it comes before its sender can know of the gap.
+bool RequestStream::IsLate(const CapturedPacket& packet, uint16_t overtaker_id,
+                           int64_t overtaker_ns) const {
+  if (request_ids_.rises()) return IsBefore(packet.identification, overtaker_id);
+  const int64_t passed = packet.time_ns - overtaker_ns;
+  const int64_t least = amounts_.least_round_trip_ns;
+  if (recovery_.IsRepairing(packet.packet.header.psn)) return passed < least;
+  return passed < (has_answers_ ? std::max(least, kLeastTimeoutNs) : kLateNs);
+}
+
 ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) const {
   ResendFacts facts;
   facts.psn = packet.packet.header.psn;
@@ -327,7 +336,8 @@ ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) const {
 
 void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read) {
   const wire::Psn psn = packet.packet.header.psn;
-  if (psn == read.first && IsCopy(read.request, packet, request_ids_)) {
+  if (psn == read.first &&
+      IsCopy(read.request, packet, request_ids_, amounts_.least_round_trip_ns)) {
     return ReportDuplicate(packet, read.request.frame, LostWhat::kRequest);
   }
   ResendFacts facts = FactsOf(packet);
@@ -395,7 +405,7 @@ void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
   const wire::TransportHeader& header = packet.packet.header;
   // Without identifications, a repeated ACK may be the answer to a repeated request.
   if (last_ack_.valid() && last_ack_.psn == header.psn.value() && response_ids_.rises() &&
-      IsCopy(last_ack_, packet, response_ids_)) {
+      IsCopy(last_ack_, packet, response_ids_, 0)) {
     return ReportDuplicate(packet, last_ack_.frame, LostWhat::kResponse);
   }
   Fill(last_ack_, packet);
@@ -486,7 +496,10 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   OutstandingRead* const read = reads_.Find(header.psn);
   if (read == nullptr) return;
   const PacketMark* const before = responses_.Find(header.psn);
-  if (before != nullptr && IsCopy(*before, packet, response_ids_)) {
+  // Until it is asked for again, an answer comes once.
+  const bool was_asked_again = before != nullptr && read->request.time_ns > before->time_ns;
+  if (before != nullptr &&
+      IsCopy(*before, packet, response_ids_, was_asked_again ? 1 : INT64_MAX)) {
     return ReportDuplicate(packet, before->frame, LostWhat::kResponse);
   }
   CheckReadResponse(packet, *read);

@@ -71,6 +71,7 @@ class RequestStream {
   bool Expects(wire::Psn psn) const;
   bool has_requests() const { return is_synced_; }
   uint32_t mtu_bytes() const { return mtu_bytes_; }
+  wire::Psn first_psn() const { return first_; }
   const StreamAmounts& amounts() const { return amounts_; }
   const Recovery& recovery() const { return recovery_; }
   const Plot& plot() const { return plot_; }
@@ -114,6 +115,7 @@ class RequestStream {
   void TakeInGap(const CapturedPacket& packet);
   void TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read);
   void Resend(const CapturedPacket& packet, ResendFacts facts);
+  bool IsLate(const CapturedPacket& packet, uint16_t overtaker_id, int64_t overtaker_ns) const;
   ResendFacts FactsOf(const CapturedPacket& packet) const;
   PacketMark& Mark(const CapturedPacket& packet);
   void AddRead(const CapturedPacket& packet, uint32_t span);
