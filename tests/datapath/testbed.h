@@ -16,7 +16,7 @@
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "pipeline/shm/rings/work_queue.h"

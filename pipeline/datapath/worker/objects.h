@@ -9,8 +9,8 @@
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/queue/queue_pair.h"
-#include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/queue/work_queues.h"
+#include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::datapath {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is polled and who is parked, and that a parked program is heard.
-#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/worker/schedule.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "pipeline/datapath/frames/waiting_frames.h"
-#include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/objects.h"
+#include "pipeline/datapath/worker/schedule.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
