@@ -88,10 +88,10 @@ absl::Status Unprivileged(const Config& config) {
     absl::Status status = LimitPrivileges(CapabilitiesInUse(config, is_elsewhere));
     if (!status.ok()) return status;
   }
-  const std::string& flights = config.flight_recorder;
-  if (!flights.empty() && access((flights + "/.").c_str(), W_OK | X_OK) != 0) {
+  const std::string& histories = config.history_dir;
+  if (!histories.empty() && access((histories + "/.").c_str(), W_OK | X_OK) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--flight-recorder: ", flights, " is no directory to write to: ", std::strerror(errno)));
+        "--history-dir: ", histories, " is no directory to write to: ", std::strerror(errno)));
   }
   return absl::OkStatus();
 }

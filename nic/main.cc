@@ -48,6 +48,11 @@ absl::StatusOr<uroce::nic::Config> ReadConfig(const uroce::nic::CommandLine& lin
     settings = *std::move(from_file);
   }
   settings.insert(settings.end(), line.settings.begin(), line.settings.end());
+  for (const uroce::nic::Setting& setting : settings) {
+    if (!setting.has_former_name) continue;
+    std::fprintf(stderr, "uroced: %s has the name %s now\n", setting.origin.c_str(),
+                 setting.key.c_str());
+  }
   return uroce::nic::MakeConfig(settings, uroce::nic::DefaultSocketPath());
 }
 

@@ -161,7 +161,7 @@ void HistoryRecorder::WriteNext() {
   waiting_.RemoveFront();
   busy_ = true;
   const NicDevice& device = *nic_.DeviceAt(failed->device_index);
-  const std::string path = absl::StrCat(nic_.config().flight_recorder, "/",
+  const std::string path = absl::StrCat(nic_.config().history_dir, "/",
                                         HistoryFileName(device.name(), failed->qpn, failed->time));
   const std::string comment = FailureComment(*failed);
   auto error = std::make_shared<int>(0);
@@ -188,7 +188,7 @@ void HistoryRecorder::OnWritten(uid_t uid, const std::string& path, const std::s
     files_.Add(uid, {path, qpn});
     if (has_line) LogInfo("{}; its last packets are in {}", comment, path);
   }
-  while (const std::optional<File> old = files_.TakeExcess(nic_.config().flight_files)) {
+  while (const std::optional<File> old = files_.TakeExcess(nic_.config().history_files)) {
     unlink(old->path.c_str());
   }
   WriteNext();

@@ -31,9 +31,9 @@ std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
 std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time);
 
 /// Writes a packet history file for each queue pair that enters the error state by itself. Control
-/// thread; background tasks write the files, one at a time. --flight-files files of this daemon are
-/// kept; a new one replaces the oldest file of the user that has most, and so with those that wait
-/// to be written. Each user's lines in the log are limited. Without --flight-recorder the recorder
+/// thread; background tasks write the files, one at a time. --history-files files of this daemon
+/// are kept; a new one replaces the oldest file of the user that has most, and so with those that
+/// wait to be written. Each user's lines in the log are limited. Without --history-dir the recorder
 /// does nothing.
 class HistoryRecorder {
  public:

@@ -132,7 +132,7 @@ constexpr Command kCommands[] = {
     Row<&ProgramCommands::WriteCm>(UROCE_WRITE_CM),
     Row<&Observations::Dump>(UROCE_DUMP),
     Row<&Observations::StartCapture>(UROCE_CAPTURE),
-    Row<&Observations::History>(UROCE_FLIGHT),
+    Row<&Observations::History>(UROCE_HISTORY),
     Row<&NetworkChanges::Change>(UROCE_CHANGE),
 };
 

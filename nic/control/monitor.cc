@@ -269,7 +269,7 @@ absl::Status Observations::Dump(const uroce_dump& request, Fd& reader) {
   return Stream(MakeDump(request.what, context_.dumps, client_), reader);
 }
 
-absl::Status Observations::History(const uroce_flight& request, Fd& reader) {
+absl::Status Observations::History(const uroce_history& request, Fd& reader) {
   return Stream(MakeHistoryDump(Qpn(request.qpn), context_.dumps, client_), reader);
 }
 

@@ -118,7 +118,7 @@ class Observations {
   /// (pipeline/shm/abi/uroce_events.h) have no end.
   absl::Status Dump(const uroce_dump& request, Fd& reader);
   /// Like Dump, for the newest packets of a queue pair.
-  absl::Status History(const uroce_flight& request, Fd& reader);
+  absl::Status History(const uroce_history& request, Fd& reader);
   /// Errors: PermissionDenied, InvalidArgument (one is running), ResourceExhausted.
   absl::Status StartCapture(const uroce_capture& request, Reply& reply);
 

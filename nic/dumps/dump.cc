@@ -129,8 +129,8 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpCo
 absl::StatusOr<std::unique_ptr<DumpSource>> MakeHistoryDump(Qpn qpn, const DumpContext& context,
                                                             const Client& asker) {
   Nic& nic = context.nic;
-  if (nic.config().flight_recorder.empty()) {
-    return absl::FailedPreconditionError("the daemon runs without --flight-recorder");
+  if (nic.config().history_dir.empty()) {
+    return absl::FailedPreconditionError("the daemon runs without --history-dir");
   }
   std::vector<datapath::HistoryPacket> packets;
   const QueuePairObject* object = nullptr;

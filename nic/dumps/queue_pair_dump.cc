@@ -145,7 +145,7 @@ class QueuePairsSource : public ListSource {
     for (const QueuePairView& view : views) {
       Json json = QueuePairJson(view);
       const std::string file = context_.histories.FileOf(view.object->queue_pair.qpn());
-      if (!file.empty()) json["flight"] = file;
+      if (!file.empty()) json["history"] = file;
       AddItem(text, json);
     }
     return !views.empty();

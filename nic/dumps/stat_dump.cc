@@ -343,7 +343,7 @@ Json StatJson(const DumpContext& context, const Snapshot& snapshot) {
   return {{"devices", list},
           {"switch_ports", SwitchPortsJson(context.nic)},
           {"workers", WorkersJson(snapshot.workers)},
-          {"flights", {{"written", recorded.written}, {"missed", recorded.missed}}},
+          {"histories", {{"written", recorded.written}, {"missed", recorded.missed}}},
           {"held", CountsJson(snapshot.held)},
           {"cm", ManagerJson(context.rdma_cm)},
           {"peers", PeerCountersJson(context.peers)}};

@@ -127,8 +127,8 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
   QpState next = QpState::kReset;
   std::unique_ptr<datapath::PacketHistory> history;
   const Config& config = core_.nic().config();
-  if (!config.flight_recorder.empty() && (wanted.attr_mask & IBV_QP_RQ_PSN) != 0) {
-    history = std::make_unique<datapath::PacketHistory>(config.flight_packets);
+  if (!config.history_dir.empty() && (wanted.attr_mask & IBV_QP_RQ_PSN) != 0) {
+    history = std::make_unique<datapath::PacketHistory>(config.history_packets);
   }
   datapath::Worker& worker = core_.nic().OwnerOf(object.queue_pair);
   worker.Run([&] {

@@ -207,10 +207,10 @@ struct Config {
   std::string metrics;  ///< Where metrics are served (nic/settings/setting.h), or "".
   bool no_huge = false;
   bool wire_interfaces =
-      false;                    ///< The kernel has the addresses of NICs on wires and switches too.
-  std::string flight_recorder;  ///< Directory for packet histories of failed queue pairs, or "".
-  uint32_t flight_packets = 64;  ///< Packets kept for each queue pair.
-  uint32_t flight_files = 100;   ///< Files kept in the directory.
+      false;                ///< The kernel has the addresses of NICs on wires and switches too.
+  std::string history_dir;  ///< Directory for packet histories of failed queue pairs, or "".
+  uint32_t history_packets = 64;  ///< Packets kept for each queue pair.
+  uint32_t history_files = 100;   ///< Files kept in the directory.
   bool share_userfaultfd = false;
   bool keep_privileges = false;  ///< See nic/privileges.h.
   int ready_fd = -1;

@@ -147,7 +147,9 @@ class TableReader {
   }
 
   absl::Status ReadScalar(const Entry& entry, const std::string& origin, bool is_limit) {
-    const std::string key = Spelt(entry.key, '-', '_');
+    const std::string written = Spelt(entry.key, '-', '_');
+    const absl::string_view replacement = ReplacementOf(written);
+    const std::string key = replacement.empty() ? written : std::string(replacement);
     const auto& infos = SettingInfos();
     const auto info = std::find_if(infos.begin(), infos.end(), [&](const SettingInfo& candidate) {
       return key == candidate.key;
@@ -168,7 +170,9 @@ class TableReader {
       }
       return absl::OkStatus();
     }
-    return AddScalar(*entry.node, origin, key);
+    absl::Status status = AddScalar(*entry.node, origin, key);
+    if (status.ok()) settings_.back().has_former_name = key != written;
+    return status;
   }
 
   absl::Status AddScalar(const toml::node& node, const std::string& origin,

@@ -90,17 +90,17 @@ std::vector<Row> FixedRows() {
       {{"keep_privileges", true, Section::kPrivileges,
         "keep capabilities and system calls, to debug the daemon"},
        &Config::keep_privileges},
-      {{"flight_recorder", false, Section::kPacketHistory,
+      {{"history_dir", false, Section::kPacketHistory,
         "directory for the last packets of queue pairs that fail"},
-       &Config::flight_recorder},
-      {{"flight_packets", false, Section::kPacketHistory,
+       &Config::history_dir},
+      {{"history_packets", false, Section::kPacketHistory,
         "packets kept of each queue pair, 64 if not given"},
-       &Config::flight_packets,
+       &Config::history_packets,
        1,
        1 << 16},
-      {{"flight_files", false, Section::kPacketHistory,
+      {{"history_files", false, Section::kPacketHistory,
         "newest files kept there, 100 if not given"},
-       &Config::flight_files,
+       &Config::history_files,
        1,
        1 << 20},
       {{"ready_fd", false, Section::kDaemon, "write a byte to this fd when ready, then close it"},
@@ -321,6 +321,13 @@ absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
 }
 
 }  // namespace
+
+absl::string_view ReplacementOf(absl::string_view key) {
+  if (key == "flight_recorder") return "history_dir";
+  if (key == "flight_packets") return "history_packets";
+  if (key == "flight_files") return "history_files";
+  return "";
+}
 
 const std::vector<SettingInfo>& SettingInfos() {
   static const auto* const infos = [] {

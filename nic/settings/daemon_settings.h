@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "nic/settings/config.h"
 #include "nic/settings/setting.h"
 
@@ -35,6 +36,9 @@ struct SettingInfo {
   bool is_limit() const { return section >= Section::kLimitsOfProgram; }
 };
 const std::vector<SettingInfo>& SettingInfos();
+/// The key that replaces `key`, one of an earlier version; "" where none does. Programs take both,
+/// and say on stderr which one to write.
+absl::string_view ReplacementOf(absl::string_view key);
 /// The value of such a setting in `config`, as it is written; "" for text that was not given, a fd
 /// or a rate that there is none of.
 std::string ValueOf(const std::string& key, const Config& config);

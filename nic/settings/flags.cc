@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -207,16 +208,38 @@ std::string WithDashes(const std::string& argument) {
                       argument.substr(end));
 }
 
+/// Gives a flag of an earlier version its name of today, and adds the earlier one to
+/// `former_names`, by today's key.
+std::string ReplaceFormerName(std::string argument,
+                              std::map<std::string, std::string>& former_names) {
+  if (!absl::StartsWith(argument, "--")) return argument;
+  const size_t end = std::min(argument.find('='), argument.size());
+  const std::string key = absl::StrReplaceAll(argument.substr(2, end - 2), {{"-", "_"}});
+  const absl::string_view replacement = ReplacementOf(key);
+  if (replacement.empty()) return argument;
+  former_names[std::string(replacement)] = argument.substr(0, end);
+  return absl::StrCat("--", absl::StrReplaceAll(replacement, {{"_", "-"}}), argument.substr(end));
+}
+
 }  // namespace
 
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
   std::vector<std::string> dashed;
+  std::map<std::string, std::string> former_names;
   for (const std::string& argument : arguments) {
     // Only flags could follow it.
     if (argument == "--") return absl::InvalidArgumentError("stray argument \"--\"");
-    dashed.push_back(WithDashes(argument));
+    dashed.push_back(ReplaceFormerName(WithDashes(argument), former_names));
   }
-  return Flags(HelpKind::kCommon).Parse(std::move(dashed));
+  absl::StatusOr<CommandLine> line = Flags(HelpKind::kCommon).Parse(std::move(dashed));
+  if (!line.ok()) return line;
+  for (Setting& setting : line->settings) {
+    const auto former = former_names.find(setting.key);
+    if (former == former_names.end()) continue;
+    setting.origin = former->second;
+    setting.has_former_name = true;
+  }
+  return line;
 }
 
 std::string HelpText(HelpKind kind) { return Flags(kind).Help(); }

@@ -22,6 +22,7 @@ struct Setting {
   std::string key;
   std::string value;
   std::vector<std::pair<std::string, std::string>> fields;
+  bool has_former_name = false;  ///< It was written under a name that `key` has replaced.
 };
 
 /// Splits "name=uroce0,ip=..." at ',', beside which blanks and line breaks are allowed, and each

@@ -298,9 +298,9 @@ absl::Status FollowEvents(const std::string& socket_path,
   }
 }
 
-absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn) {
-  const uroce_flight request{qpn, 0};
-  return FetchFile(socket_path, UROCE_FLIGHT, &request, sizeof(request));
+absl::StatusOr<std::string> FetchHistory(const std::string& socket_path, uint32_t qpn) {
+  const uroce_history request{qpn, 0};
+  return FetchFile(socket_path, UROCE_HISTORY, &request, sizeof(request));
 }
 
 absl::Status RequestChange(const std::string& socket_path, uroce_change_what what,

@@ -59,7 +59,7 @@ absl::Status FollowEvents(const std::string& socket_path,
                           const std::function<bool(const std::string& line)>& take);
 
 /// Asks for the newest packets of a queue pair, as the bytes of a pcapng file.
-absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn);
+absl::StatusOr<std::string> FetchHistory(const std::string& socket_path, uint32_t qpn);
 
 /// Requests a change of the emulated network. Errors: InvalidArgument when the texts are too long;
 /// or the daemon's errors.

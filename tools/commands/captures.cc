@@ -81,7 +81,7 @@ struct HistoryFlags {
 };
 
 int WriteHistory(const std::string& socket_path, const HistoryFlags& flags) {
-  const absl::StatusOr<std::string> bytes = FetchFlight(socket_path, flags.qpn);
+  const absl::StatusOr<std::string> bytes = FetchHistory(socket_path, flags.qpn);
   if (!bytes.ok()) return Report(bytes.status());
   absl::StatusOr<CaptureOutput> output = CaptureOutput::Open(flags.file, false, 0);
   if (!output.ok()) return Report(output.status());
@@ -96,7 +96,7 @@ constexpr char kFormerName[] = "flight";
 void AddHistory(const Command& app, Invocation& invocation, const std::string& name) {
   const auto flags = std::make_shared<HistoryFlags>();
   const Command command =
-      app.AddCommand(name, "Write the packet history of a queue pair (uroced --flight-recorder)");
+      app.AddCommand(name, "Write the packet history of a queue pair (uroced --history-dir)");
   const bool is_former = name == kFormerName;
   if (is_former) command.Hide();
   AddSocketFlag(command, invocation);

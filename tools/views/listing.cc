@@ -293,7 +293,7 @@ std::string RenderQueuePairs(const std::vector<Json>& queue_pairs) {
   static constexpr const char* kColumns[] = {"device",   "pid",        "program",        "qpn",
                                              "type",     "state",      "remote_qpn",     "remote",
                                              "path_mtu", "sent_bytes", "received_bytes", "recovery",
-                                             "flight"};
+                                             "history"};
   std::vector<Json> brief;
   for (const Json& queue_pair : queue_pairs) {
     Json row = Json::object();

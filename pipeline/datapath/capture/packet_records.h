@@ -152,7 +152,7 @@ inline void CaptureTap::Add(uint32_t device_index, uint16_t direction, const uin
 }
 
 // Keeps the newest packets of one queue pair in memory, and hands them over when the queue pair
-// fails: the worker's part of the flight recorder.
+// fails: the worker's part of the packet history.
 
 inline constexpr uint32_t kHistorySnapBytes = 128;
 

@@ -463,8 +463,8 @@ class alignas(UROCE_LINE) QueuePair {
   };
   PostponedLink& postponed_link() { return postponed_link_; }
 
-  // ---- the flight recorder ----
-  /// The newest packets of the queue pair, or null when there is no flight recorder.
+  // ---- its packet history ----
+  /// The newest packets of the queue pair, or null without --history-dir.
   PacketHistory* history() const { return history_.get(); }
   void set_history(std::unique_ptr<PacketHistory> history) { history_ = std::move(history); }
   std::unique_ptr<PacketHistory> TakeHistory() { return std::move(history_); }

@@ -21,7 +21,7 @@ namespace uroce::datapath {
 /// One thread.
 class FailedQueuePairs {
  public:
-  /// `sink` is null when there is no flight recorder.
+  /// `sink` is null without --history-dir.
   FailedQueuePairs(FailureSink* sink, TurnTime& time) : sink_(sink), time_(time) {}
 
   /// Adds `qp`, which is reported once it has sent what it owes: the NAK to its peer is one of its

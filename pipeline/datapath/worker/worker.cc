@@ -149,7 +149,7 @@ void Worker::SetSelectiveRepeat(CapabilityOf capability) {
   RunForAll([&](QueuePair& qp) { impl_->SetSelectiveRepeat(qp, capability); });
 }
 
-// Not a failure that the flight recorder keeps: the queue pair did nothing wrong, nor did its peer.
+// Not a failure that the packet history keeps: the queue pair did nothing wrong, nor did its peer.
 void Worker::FailDevice(const Device& device) {
   RunForAll([&](QueuePair& qp) {
     const bool is_over = qp.state() == transport::QpState::kErr;

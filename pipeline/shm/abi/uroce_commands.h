@@ -13,7 +13,7 @@
  * structure of the command. The reply is one datagram: a uroce_reply, then the structure of the
  * command's reply, and the fds that the command's comment names (SCM_RIGHTS). A program sends its
  * next request after the reply to the one before.
- * The first request is UROCE_HELLO, or UROCE_DUMP / UROCE_CAPTURE / UROCE_FLIGHT / UROCE_CHANGE
+ * The first request is UROCE_HELLO, or UROCE_DUMP / UROCE_CAPTURE / UROCE_HISTORY / UROCE_CHANGE
  * from a tool.
  */
 enum uroce_command {
@@ -60,7 +60,7 @@ enum uroce_command {
   UROCE_TRIM_SEGMENT,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
-  UROCE_FLIGHT = 102,
+  UROCE_HISTORY = 102,
   UROCE_CHANGE = 103,
 };
 
@@ -547,7 +547,7 @@ struct uroce_dump {
 
 /* FLIGHT, from a tool: the newest packets of a queue pair, as a pcapng file. Fds as for DUMP. Only
  * root and the daemon's user may ask for another user's queue pair. */
-struct uroce_flight {
+struct uroce_history {
   uint32_t qpn;
   uint32_t reserved;
 };

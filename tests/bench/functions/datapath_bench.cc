@@ -31,12 +31,12 @@ BENCHMARK(BM_Write)->Args({4096, 32})->Args({65536, 16})->Args({1 << 20, 4});
 BENCHMARK(BM_Send)->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK(BM_Read)->Args({64, 32})->Args({65536, 16})->Args({1 << 20, 4});
 
-/// With the flight recorder on both ends; compare with BM_Write of the same arguments.
+/// With the packet history on both ends; compare with BM_Write of the same arguments.
 void BM_WriteRecorded(benchmark::State& state) {
   const auto length = static_cast<uint32_t>(state.range(0));
   const auto depth = static_cast<uint32_t>(state.range(1));
   WireLoop loop(std::max<size_t>(length, 4096));
-  loop.RecordFlights();
+  loop.RecordHistories();
   for ([[maybe_unused]] auto iteration : state)
     loop.Move(WireLoop::kWrite, length, depth, depth * 8);
   state.counters["msg/s"] = benchmark::Counter(static_cast<double>(state.iterations()) * depth * 8,

@@ -58,7 +58,7 @@ class WireLoop {
   /// A limit of the sender that is never reached: each packet is counted, and none waits.
   void Pace() { a_->qp->flow().rate.SetLimit(kLineBps); }
 
-  void RecordFlights() {
+  void RecordHistories() {
     for (Endpoint* end : {a_, b_}) end->qp->set_history(std::make_unique<PacketHistory>(64));
   }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flight recorder: the last packets of queue pairs that fail, and of live ones on demand."""
+"""The packet history: the last packets of queue pairs that fail, and of live ones on demand."""
 import glob
 import json
 import os
@@ -14,23 +14,23 @@ from labs.programs import endless_writes, perftest, pingpong
 FILES = 3
 
 
-class FlightTest(unittest.TestCase):
+class HistoryTest(unittest.TestCase):
     arguments = ()
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="uroce-flight-")
+        folder = tempfile.TemporaryDirectory(prefix="uroce-history-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
-        cls.lab = WireLab("--flight-recorder", cls.folder, "--flight-packets", "16",
-                          "--flight-files", str(FILES), *cls.arguments)
+        cls.lab = WireLab("--history-dir", cls.folder, "--history-packets", "16",
+                          "--history-files", str(FILES), *cls.arguments)
         cls.addClassCleanup(cls.lab.close)
 
     def setUp(self):
         self.written = self.counts()["written"]
 
     def counts(self):
-        return json.loads(run(self.lab.a.uroce("stat", "--json")))["flights"]
+        return json.loads(run(self.lab.a.uroce("stat", "--json")))["histories"]
 
     def received(self):
         return self.lab.b.counters()["counters.port_rcv_packets"]
@@ -108,7 +108,13 @@ class FlightTest(unittest.TestCase):
         perftest(self.lab, "ib_write_bw", "-n", 500)
 
     def test_a_directory_that_is_none_is_one_line(self):
+        status, output = run_status([UROCED, "--history-dir", "/nonexistent", "--socket",
+                                     f"{self.lab.directory}/other.sock"])
+        self.assertEqual(status, 2)
+        self.assertIn("--history-dir: /nonexistent", output)
+
+    def test_a_name_of_an_earlier_version_is_taken_and_told(self):
         status, output = run_status([UROCED, "--flight-recorder", "/nonexistent", "--socket",
                                      f"{self.lab.directory}/other.sock"])
         self.assertEqual(status, 2)
-        self.assertIn("--flight-recorder: /nonexistent", output)
+        self.assertIn("uroced: --flight-recorder has the name history_dir now", output)

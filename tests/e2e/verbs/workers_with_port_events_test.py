@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two workers, and what else goes on at their ports: captures, flights, the stacks beside them,
-changes of the MAC, overflows and resets."""
+"""Two workers, and what else goes on at their ports: captures, packet histories, the stacks beside
+them, changes of the MAC, overflows and resets."""
 import collections
 import unittest
 
@@ -21,7 +21,7 @@ class WorkersExceptionTest(kernel_traffic_test.ExceptionTest):
     arguments = WORKERS
 
 
-class WorkersFlightTest(packet_history_test.FlightTest):
+class WorkersHistoryTest(packet_history_test.HistoryTest):
     arguments = WORKERS
 
 

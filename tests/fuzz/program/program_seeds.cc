@@ -184,7 +184,7 @@ std::vector<uint8_t> Commands() {
   script.Call(UROCE_MODIFY_CQ, uroce_modify_cq{0, 4, 100});
   for (uint32_t what = 1; what < 8; ++what) script.Call(UROCE_DUMP, uroce_dump{what, 0});
   script.Call(UROCE_CAPTURE, uroce_capture{"", 128, 0, 1 << 16}).Short(kTurns, 4, 1);
-  script.Call(UROCE_FLIGHT, uroce_flight{kQpnOf, 0});
+  script.Call(UROCE_HISTORY, uroce_history{kQpnOf, 0});
   for (const uint32_t handle : {0u, 1u}) script.Handle(UROCE_DESTROY_QP, handle);
   for (const uint32_t handle : {0u, 1u}) script.Handle(UROCE_DEREG_MR, handle);
   script.Call(UROCE_TRIM_SEGMENT, uroce_trim_segment{0, 0, 0x1000, 0x1000});

@@ -202,10 +202,27 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--wire-interfaces", "--port=name=a,dev=net_null0"}, {"wire", "--switch"}},
         BadFlags{{"--fault=absent:drop=0.1"}, {"--fault", "absent"}}));
 
+TEST(ConfigTest, NamesOfEarlierVersionsAreTakenAndToldApart) {
+  const absl::StatusOr<CommandLine> line =
+      ParseCommandLine({"--flight-recorder", "/tmp", "--flight_packets=5", "--history-files=7"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ASSERT_EQ(line->settings.size(), 3u);
+  EXPECT_EQ(line->settings[0].key, "history_dir");
+  EXPECT_EQ(line->settings[0].origin, "--flight-recorder");
+  EXPECT_EQ(line->settings[1].key, "history_packets");
+  EXPECT_TRUE(line->settings[0].has_former_name && line->settings[1].has_former_name);
+  EXPECT_FALSE(line->settings[2].has_former_name);
+  const absl::StatusOr<std::vector<Setting>> file = ParseConfigFile("flight-files = 3\n", "f.toml");
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(file->size(), 1u);
+  EXPECT_EQ(file->front().key, "history_files");
+  EXPECT_TRUE(file->front().has_former_name);
+}
+
 TEST(ConfigTest, FileTakesKeysAsFlagsSpellThem) {
   const absl::StatusOr<Config> config = FromFile(R"(
 log-level = "debug"
-flight_packets = 7
+history_packets = 7
 [limits]
 max-qp = 5
 [[port]]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completions of bash, zsh and fish, from what --help says."""
 
-FILES = {"--write", "--config", "--socket", "--flight-recorder"}
+FILES = {"--write", "--config", "--socket", "--history-dir"}
 DEVICES = {"--device"}
 CHOICES = {"--log-level": ["trace", "debug", "info", "warning", "error", "off"],
            "--log-format": ["text", "json"], "--limits": ["laptop", "shared", "server"]}
