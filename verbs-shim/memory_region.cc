@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs-shim/buffers.h"
 #include "verbs-shim/daemon_connection.h"
 #include "verbs-shim/memory/registry.h"
 #include "verbs-shim/memory/system_call.h"
@@ -204,6 +205,10 @@ struct RegionAttributes {
   uint64_t given;  ///< Which of the members below are there, and of those behind them.
   uint64_t iova;
   void* addr;
+  int fd;
+  uint64_t fd_offset;
+  void* dma_handle;
+  void* buffer;
 };
 constexpr uint64_t kGivenIova = 1 << 0;
 constexpr uint64_t kGivenAddr = 1 << 1;
@@ -253,6 +258,10 @@ ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned 
 ibv_mr* Register(ibv_pd* pd, const RegionAttributes& wanted) {
   if ((wanted.given & ~(kGivenIova | kGivenAddr | kGivenBuffer)) != 0) return FailWith(EOPNOTSUPP);
   if ((wanted.given & kGivenAddr) == 0) return FailWith(EINVAL);
+  const bool is_of_buffer = (wanted.given & kGivenBuffer) != 0;
+  if (is_of_buffer && !MayRegister(pd, wanted.buffer, wanted.addr, wanted.length)) {
+    return FailWith(EINVAL);
+  }
   const bool has_iova = (wanted.given & kGivenIova) != 0;
   return Register(pd, wanted.addr, wanted.length,
                   has_iova ? wanted.iova : reinterpret_cast<uintptr_t>(wanted.addr),
@@ -445,6 +454,7 @@ UROCE_EXPORT ibv_mr* ExportedRegBufMr(ibv_pd* pd, void* buffer, void* addr, size
   if (!IsOurs(pd->context)) {
     return real_reg_buf_mr.CallOr(nullptr, pd, buffer, addr, length, access);
   }
+  if (!MayRegister(pd, buffer, addr, length)) return FailWith(EINVAL);
   return Register(pd, addr, length, reinterpret_cast<uintptr_t>(addr),
                   static_cast<unsigned>(access));
 }

@@ -75,8 +75,12 @@ int DeallocTd(ibv_td* td) {
 // Custom allocators serve what a provider allocates in the program. Our queues lie in memory that
 // the daemon made, so the allocators are never called.
 ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attributes) {
-  constexpr uint32_t kKnown =
-      IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+  // A permission to allocate memory that a confidential guest shares with its host
+  // (IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC, which Debian 12's headers lack). A
+  // device without IBV_DEVICE_CC_DMA_BOUNCE needs none.
+  constexpr uint32_t kAllowUnprotected = 1 << 2;
+  constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+                              IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT | kAllowUnprotected;
   if ((attributes->comp_mask & ~kKnown) != 0 || attributes->pd == nullptr) return FailWith(EINVAL);
   ProtectionDomain* pd = Ours(attributes->pd);
   if (pd->verbs.context != context || pd->protection_domain != nullptr) return FailWith(EINVAL);

@@ -46,6 +46,16 @@ TEST_F(DomainTest, WhatAParentDomainStandsForCannotGoBeforeIt) {
   EXPECT_EQ(ibv_dealloc_td(td), 0);
 }
 
+// A device that needs no memory which is shared with a guest's host takes the permission.
+TEST_F(DomainTest, AParentDomainMayAllowUnprotectedMemory) {
+  constexpr uint32_t kAllowUnprotected = 1 << 2, kUnknown = 1 << 3;
+  ibv_pd* parent = AllocParent(pd_, nullptr, kAllowUnprotected);
+  ASSERT_NE(parent, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(parent), 0);
+  EXPECT_EQ(AllocParent(pd_, nullptr, kUnknown), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST_F(DomainTest, AQueuePairOfAParentDomainIsOfItsProtectionDomain) {
   ibv_pd* parent = AllocParent(pd_, nullptr);
   ASSERT_NE(parent, nullptr);

@@ -20,6 +20,7 @@ ALWAYS = {
     "ibv_reg_mr_ex without memory": "EINVAL",
     "ibv_reg_mr_ex of a DMA-buf": "EOPNOTSUPP",
     "ibv_reg_mr_ex with a DMA handle": "EOPNOTSUPP",
+    "ibv_alloc_buf": "EOPNOTSUPP",
     "ibv_dereg_mr": "0",
     "ibv_dealloc_pd": "0",
     "ibv_close_device": "0",
@@ -36,6 +37,9 @@ SINCE_61 = {
 SINCE_64 = {
     "ibv_alloc_buf": "made",
     "ibv_reg_buf_mr": "made",
+    "ibv_reg_buf_mr behind its end": "EINVAL",
+    "ibv_reg_buf_mr in front of it": "EINVAL",
+    "ibv_reg_buf_mr by another domain": "EINVAL",
     "ibv_dm_export_dmabuf_fd": "-1",
     "ibv_free_dm": "0",
 }

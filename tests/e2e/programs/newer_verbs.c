@@ -110,6 +110,15 @@ static void use_buffer(struct ibv_pd* pd) {
   say_object("ibv_reg_buf_mr", mr);
   need(mr->addr == memory + 100, "its address");
   say("ibv_dereg_mr", ibv_dereg_mr(mr));
+  say_object("ibv_reg_buf_mr behind its end",
+             reg(pd, buffer, memory + 100, 9901, IBV_ACCESS_LOCAL_WRITE));
+  say_object("ibv_reg_buf_mr in front of it",
+             reg(pd, buffer, memory - 1, 2, IBV_ACCESS_LOCAL_WRITE));
+  struct ibv_pd* other = ibv_alloc_pd(pd->context);
+  need(other != NULL, "ibv_alloc_pd");
+  say_object("ibv_reg_buf_mr by another domain",
+             reg(other, buffer, memory, 100, IBV_ACCESS_LOCAL_WRITE));
+  ibv_dealloc_pd(other);
   if (export != NULL) printf("ibv_export_buf_dmabuf_fd: %d\n", export(buffer));
   give_back(buffer);
 }
