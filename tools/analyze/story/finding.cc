@@ -81,6 +81,15 @@ uint32_t FindingLog::Add(Finding finding) {
   return findings_.back().id;
 }
 
+Finding* FindingLog::FindNew(uint32_t id) {
+  constexpr size_t kMostLookedAt = 256;
+  const size_t end = findings_.size() > kMostLookedAt ? findings_.size() - kMostLookedAt : 0;
+  for (size_t i = findings_.size(); i > end; --i) {
+    if (findings_[i - 1].id == id) return &findings_[i - 1];
+  }
+  return nullptr;
+}
+
 void FindingLog::Recount() {
   std::array<uint64_t, kFindingKindCount> kept{};
   for (const Finding& finding : findings_) ++kept[static_cast<size_t>(finding.kind)];

@@ -100,6 +100,8 @@ class FindingLog {
 
   /// Returns the id, by which later findings name their cause.
   uint32_t Add(Finding finding);
+  /// One of the newest findings; nullptr: it is older, or not kept.
+  Finding* FindNew(uint32_t id);
   /// Findings in order of time; those of one time in order of kinds.
   std::vector<Finding> Sorted() const;
   uint64_t count(FindingKind kind) const { return counts_[static_cast<size_t>(kind)]; }

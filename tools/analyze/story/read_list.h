@@ -3,6 +3,7 @@
 // which of the answers were seen at the capture point.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,11 +19,12 @@ struct OutstandingRead {
   uint32_t packets = 1;
   uint32_t bytes = 0;
   bool is_atomic = false;
-  PacketMark request;    ///< Its last transmission.
-  int64_t time_ns = 0;   ///< Of its first transmission.
-  wire::Psn expected;    ///< The first answer that was not seen.
-  wire::Psn round;       ///< The next answer, if those asked for last come in order.
-  PacketMark overtaker;  ///< The answer that came before `round`, if one did.
+  PacketMark request;       ///< Its last transmission.
+  int64_t time_ns = 0;      ///< Of its first transmission.
+  wire::Psn expected;       ///< The first answer that was not seen.
+  wire::Psn round;          ///< The next answer, if those asked for last come in order.
+  uint32_t reordering = 0;  ///< The finding about `overtaker`, if there is one.
+  PacketMark overtaker;     ///< The answer that came before `round`, if one did.
 
   wire::Psn end() const { return first + packets; }
   bool is_complete() const { return expected == end(); }
@@ -63,6 +65,12 @@ class ReadList {
   /// Forgets some that end before `una`.
   void Prune(wire::Psn una) {
     while (reads_.size() > kKept && reads_.front().end().Since(una) <= 0) PopFront();
+  }
+  /// The path MTU is known: how many packets each answer has.
+  void SetMtu(uint32_t mtu_bytes) {
+    for (OutstandingRead& read : reads_) {
+      if (!read.is_atomic) read.packets = std::max(1u, (read.bytes + mtu_bytes - 1) / mtu_bytes);
+    }
   }
   /// How many end behind `una`.
   uint32_t Outstanding(wire::Psn una) const {

@@ -129,6 +129,7 @@ Recovery::Lost Recovery::LostOf(const ResendFacts& facts) const {
   } else if (facts.is_read && facts.later_response) {
     lost.what = LostWhat::kResponse;
     lost.frame = 0;
+    lost.packets = std::max(1u, facts.gap);
   } else if (facts.ack_frame != 0) {
     lost.what = LostWhat::kResponse;
     lost.side = LostSide::kRequester;
@@ -173,8 +174,12 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
   ++resent_packets_;
   resent_bytes_ += facts.payload_bytes;
   if (episode.trigger == Trigger::kRnr) return;
-  // Go-back-N sends again what had arrived too: of that, only gaps say what was lost.
-  const bool is_lost = is_first || episode.trigger == Trigger::kSelective || !facts.original;
+  // Go-back-N sends again what had arrived too: of that, only gaps say what was lost. With maps,
+  // the requester sends what they miss.
+  const bool follows_map = episode.trigger == Trigger::kTimeout
+                               ? selective_frame_ > episode.first_frame
+                               : selective_frame_ != 0;
+  const bool is_lost = is_first || follows_map || !facts.original;
   if (is_lost && episode.lost.size() < kMostLost) episode.lost.push_back(LostOf(facts));
   if (facts.original && episode.originals.size() < kMostOriginals) {
     episode.originals.push_back({.psn = facts.psn,
@@ -230,8 +235,9 @@ std::string Recovery::LostText(const Lost& lost) const {
                         " on did not reach the capture point: lost ", SideText(lost.side));
   }
   if (lost.frame == 0) {
-    return absl::StrCat("the READ response of psn ", lost.psn.value(),
-                        " did not reach the capture point: lost ", SideText(lost.side));
+    return absl::StrCat(lost.packets == 1 ? "the answer" : Packets(lost.packets) + " of the answer",
+                        " from psn ", lost.psn.value(),
+                        " on did not reach the capture point: lost ", SideText(lost.side));
   }
   const absl::string_view or_answer = lost.what == LostWhat::kNone ? ", or its answer," : "";
   return absl::StrCat(PacketName(lost.opcode), " psn ", lost.psn.value(), at, or_answer,
@@ -364,7 +370,7 @@ void Recovery::Settle() {
 }
 
 void Recovery::ReportResent(const Episode& episode, uint32_t cause, uint64_t lost) {
-  const bool is_selective = episode.trigger == Trigger::kSelective;
+  const bool is_selective = selective_frame_ != 0;
   Finding finding = sink_.Make(is_selective ? FindingKind::kSelectiveRepeat : FindingKind::kGoBackN,
                                episode.start_ns, episode.start);
   finding.cause = cause;

@@ -24,6 +24,7 @@ class FindingSink {
 
   Finding Make(FindingKind kind, int64_t time_ns, wire::Psn psn) const;
   uint32_t Add(Finding finding) { return log_->Add(std::move(finding)); }
+  Finding* FindNew(uint32_t id) { return log_->FindNew(id); }
   void Rename(uint32_t connection, uint8_t requester);
 
  private:
@@ -45,7 +46,7 @@ struct ResendFacts {
   uint64_t ack_frame = 0;              ///< The ACK that was seen for it; 0: none.
   int64_t last_event_ns = 0;           ///< The last progress, or when it was last sent.
   wire::Psn next;                      ///< Behind the last PSN that was sent.
-  uint32_t gap = 0;                    ///< PSNs from this one on that were not seen.
+  uint32_t gap = 0;                    ///< Packets from this one on that were not seen.
   bool hears_responses = false;        ///< The point sees responses of this stream.
 };
 

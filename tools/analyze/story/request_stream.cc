@@ -96,12 +96,11 @@ uint32_t RequestStream::SpanOf(const wire::TransportHeader& header) {
   return PacketsOf(bytes, kMostMtu);
 }
 
-/// The request behind a READ tells how many PSNs the READ has, and so the path MTU.
+/// The request behind a READ tells how many PSNs the READ has, if no request between was lost.
 void RequestStream::ResolveSpan(wire::Psn psn) {
   OutstandingRead* const read = reads_.Newest();
   for (uint32_t mtu = kMostMtu; read != nullptr && mtu >= kLeastMtu; mtu /= 2) {
     if (read->first + PacketsOf(read->bytes, mtu) != psn) continue;
-    mtu_bytes_ = mtu;
     read->packets = PacketsOf(read->bytes, mtu);
     next_ = psn;
     break;
@@ -294,19 +293,25 @@ void RequestStream::TakeInGap(const CapturedPacket& packet) {
   const Gap gap = *GapOf(psn);
   const bool is_late = IsLate(packet, gap.identification, gap.time_ns);
   if (is_late || !is_reliable_) {
-    ReportReordering(packet, gap.frame, static_cast<uint32_t>(next_.Since(psn) - 1),
-                     LostWhat::kRequest);
+    const uint32_t id = ReportReordering(packet, gap.frame, gap.reordering, LostWhat::kRequest);
+    for (Gap& one : gaps_) {
+      if (one.frame == gap.frame) one.reordering = id;
+    }
     Draw(packet, PlotKind::kSent, psn);
   } else {
     ResendFacts facts = FactsOf(packet);
     facts.last_event_ns = std::max(last_progress_ns_, gap.time_ns);
     facts.gap = gap.packets - static_cast<uint32_t>(psn.Since(gap.first));
+    if (IsAnsweredByPackets(wire::InfoOf(facts.opcode))) facts.gap = 1;  // PSNs of its answer.
     if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
     Resend(packet, std::move(facts));
   }
   if (IsAnsweredByPackets(wire::InfoOf(packet.packet.header.opcode))) {
-    // The span of a READ in a gap is only known from the packets behind it.
-    FillGap(psn);
+    const uint32_t unsure = unsure_packets_;
+    const uint32_t span = SpanOf(packet.packet.header);
+    unsure_packets_ = unsure;
+    for (uint32_t i = 0; i < span && GapOf(psn + i) != nullptr; ++i) FillGap(psn + i);
+    AddRead(packet, span);
     return;
   }
   FillGap(psn);
@@ -346,6 +351,16 @@ void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead&
   const PacketMark* const response = responses_.Find(psn);
   if (response != nullptr && response->time_ns >= read.time_ns) facts.response = *response;
   facts.later_response = read.overtaker.valid() || highest_answer_.Since(psn) > 1;
+  if (!facts.response && mtu_bytes_ != 0) {
+    // Answers that later ones have overtaken, of those that are asked for now.
+    constexpr uint32_t kMostLookedAt = 1024;
+    const uint32_t asked = PacketsOf(packet.packet.header.reth.length_bytes, mtu_bytes_);
+    for (uint32_t i = 0; i < std::min(asked, kMostLookedAt); ++i) {
+      const PacketMark* const seen = responses_.Find(psn + i);
+      const bool is_there = seen != nullptr && seen->time_ns >= read.time_ns;
+      facts.gap += !is_there && highest_answer_.Since(psn + i) > 1;
+    }
+  }
   facts.last_event_ns = std::max(last_progress_ns_, read.request.time_ns);
   Resend(packet, std::move(facts));
   read.request.cause = 0;
@@ -486,12 +501,9 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   const Info& info = wire::InfoOf(header.opcode);
   if (mtu_bytes_ == 0 && info.Has(Info::kFullPayload)) {
     mtu_bytes_ = static_cast<uint32_t>(packet.packet.payload.size());
-    OutstandingRead* const newest = reads_.Newest();
-    if (unsure_packets_ != 0 && newest != nullptr) {
-      newest->packets = PacketsOf(newest->bytes, mtu_bytes_);
-      next_ = newest->end();
-      unsure_packets_ = 0;
-    }
+    reads_.SetMtu(mtu_bytes_);
+    if (unsure_packets_ != 0) next_ = reads_.Newest()->end();
+    unsure_packets_ = 0;
   }
   OutstandingRead* const read = reads_.Find(header.psn);
   if (read == nullptr) return;
@@ -517,12 +529,18 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
                                 PacketMark& mark) {
   const wire::Psn psn = packet.packet.header.psn;
   const int32_t ahead = psn.Since(read.round);
-  if (ahead > 0 && !read.overtaker.valid()) read.overtaker = mark;
+  if (ahead > 0 && !read.overtaker.valid()) {
+    read.overtaker = mark;
+    read.reordering = 0;
+  }
   if (ahead == 0) {
-    if (read.overtaker.valid()) {
-      ReportReordering(packet, read.overtaker.frame,
-                       static_cast<uint32_t>(wire::Psn(read.overtaker.psn).Since(psn)),
-                       LostWhat::kResponse);
+    // An answer that was asked for again is not late.
+    const bool is_late = response_ids_.rises()
+                             ? IsBefore(packet.identification, read.overtaker.identification)
+                             : read.request.sends == 1;
+    if (read.overtaker.valid() && is_late) {
+      read.reordering =
+          ReportReordering(packet, read.overtaker.frame, read.reordering, LostWhat::kResponse);
     }
     const auto is_there = [&](wire::Psn at, int64_t since_ns) {
       const PacketMark* const seen = responses_.Find(at);
@@ -591,13 +609,17 @@ void RequestStream::ReportDuplicate(const CapturedPacket& packet, uint64_t of_fr
   sink().Add(std::move(finding));
 }
 
-void RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t overtaker,
-                                     uint32_t packets, LostWhat what) {
+uint32_t RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t overtaker,
+                                         uint32_t known, LostWhat what) {
   const wire::Psn psn = packet.packet.header.psn;
+  if (Finding* const one = known == 0 ? nullptr : sink().FindNew(known)) {
+    ++one->count;
+    if (what == LostWhat::kRequest) Mark(packet).cause = known;
+    return known;
+  }
   Finding finding = sink().Make(FindingKind::kReordering, packet.time_ns, psn);
   finding.what = what;
   finding.side = what == LostWhat::kRequest ? LostSide::kRequester : LostSide::kResponder;
-  finding.count = packets;
   finding.AddFrame(packet.number);
   finding.AddFrame(overtaker);
   finding.text = absl::StrCat(PacketName(packet.packet.header), " psn ", psn.value(), " (frame ",
@@ -605,6 +627,7 @@ void RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t over
                               overtaker, " was the first");
   const uint32_t id = sink().Add(std::move(finding));
   if (what == LostWhat::kRequest) Mark(packet).cause = id;
+  return id;
 }
 
 void RequestStream::ReportViolation(const CapturedPacket& packet, const Violation& violation) {

@@ -85,6 +85,7 @@ class RequestStream {
     uint64_t frame = 0;  // The packet behind the gap.
     int64_t time_ns = 0;
     uint16_t identification = 0;
+    uint32_t reordering = 0;  // The finding, if a packet of it came late.
   };
   struct OpenMessage {
     int64_t start_ns = 0;
@@ -135,8 +136,10 @@ class RequestStream {
   void ResolveEarlyAnswer(bool at_end);
   void DropAcknowledgedGaps();
   void ReportDuplicate(const CapturedPacket& packet, uint64_t of_frame, LostWhat what);
-  void ReportReordering(const CapturedPacket& packet, uint64_t overtaker, uint32_t packets,
-                        LostWhat what);
+  /// Several packets that one packet has overtaken are one finding, `known` from the second one on.
+  /// Returns its id.
+  uint32_t ReportReordering(const CapturedPacket& packet, uint64_t overtaker, uint32_t known,
+                            LostWhat what);
   void ReportViolation(const CapturedPacket& packet, const Violation& violation);
   std::string RateChange() const;
   void ReportCongestion(int64_t end_ns);
