@@ -23,7 +23,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/base/reply.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/resources.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/memory_rest.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
@@ -240,6 +243,7 @@ struct MemorySocket::Inspection {
   std::shared_ptr<UntrustedSocket> socket;
   std::shared_ptr<SideThread> thread;
   Lender lender;
+  datapath::MemoryRest& rest;
   uroce_lend request{};
   Fd file;  ///< LEND_MEMORY
   LentFile lent;
@@ -261,6 +265,9 @@ struct MemorySocket::Inspection {
       return file ? FindXrcFile(file, thread, xrc_file) : EBADF;
     }
     if (request.what != UROCE_LEND_FILE) return EINVAL;
+    // The daemon's other threads wait as long as the kernel takes to map a file.
+    rest.EndIfOver(Nic::Now());
+    if (rest.is_on()) return ENOMEM;
     if (!ActForLender(lender)) return EPERM;
     const int opened = file ? 0 : OpenMappedFile(lender, request, file);
     return opened == 0 ? MapLentFile(request, file, lent) : opened;
@@ -304,8 +311,11 @@ void MemorySocket::Watch() {
 // Stops watching until this message is handled, or for good when the program has hung up.
 void MemorySocket::OnMessage() {
   loop_.Forget(watch_);
-  auto inspection = SideThread::MakeEndingOn(
-      thread_, Inspection{.socket = socket_, .thread = thread_, .lender = lender_});
+  auto inspection =
+      SideThread::MakeEndingOn(thread_, Inspection{.socket = socket_,
+                                                   .thread = thread_,
+                                                   .lender = lender_,
+                                                   .rest = *program_.core().user().memory_rest});
   task_ = tasks_.Start([inspection] { inspection->Run(); },
                        [this, inspection] { OnInspected(*inspection); }, thread_);
 }

@@ -45,7 +45,8 @@ ProgramCore::ProgramCore(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::
       uid_(uid),
       arena_(std::move(arena)),
       wake_fds_(std::move(wake_fds)),
-      session_(id, Links(arena_, wake_fds_), uid, nic.user(uid).rate.get()) {}
+      session_(id, Links(arena_, wake_fds_), uid, nic.user(uid).rate.get(),
+               nic.user(uid).memory_rest.get()) {}
 
 void ProgramCore::Join() {
   nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });

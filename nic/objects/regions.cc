@@ -465,6 +465,8 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Regions::Plan(
   memory->addr = request.addr;
   datapath::MemoryRegion& region = memory->region;
   region.session = &core_.session();
+  region.rest = core_.session().rest();
+  region.has_helper = core_.session().copy_helper() != nullptr;
   region.bound_windows = memory->bound_windows.get();
   region.pd = (*pd)->number();
   region.access = request.access;
@@ -591,7 +593,8 @@ bool Regions::HiddenCopiesDone() const {
     });
   };
   return hidden_.empty() || core_.session().CopiesDone(hidden_.back()->copies_begun) ||
-         std::none_of(hidden_.begin(), hidden_.end(), is_copied);
+         (!core_.session().has_mapped_copies() &&
+          std::none_of(hidden_.begin(), hidden_.end(), is_copied));
 }
 
 bool Regions::ReleaseSome(absl::FunctionRef<bool()> is_over) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/settings/config.h"
+#include "pipeline/datapath/memory/memory_rest.h"
 #include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
@@ -36,6 +37,7 @@ Pools::Pools(const Limits& limits, uint64_t mapping_count, uint64_t memory_bytes
 
 UserAccount::UserAccount(uint32_t uid, const Limits& limits, Pools& pools)
     : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
+      memory_rest(std::make_unique<datapath::MemoryRest>()),
       sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
       mappings{uid, limits.mappings_per_user, "--max-mappings-per-user", &pools.mappings},
       xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},

@@ -26,6 +26,7 @@ class SideThread;
 }
 
 namespace uroce::datapath {
+class MemoryRest;
 class SharedRate;
 }
 
@@ -71,6 +72,9 @@ class UserAccount {
   datapath::WakePace wake_pace;
   /// What all queue pairs of the user send together. Sessions refer to it.
   const std::unique_ptr<datapath::SharedRate> rate;
+  /// While mapped memory of the user's programs is left to their copy helpers. Sessions refer to
+  /// it.
+  const std::unique_ptr<datapath::MemoryRest> memory_rest;
   Quota sockets;      ///< One-way sockets to programs; see UserSocket.
   Quota mappings;     ///< Segments, including removed ones that regions still use.
   Quota xrc_files;    ///< For domains that are being opened.

@@ -182,7 +182,7 @@ Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_co
     wake_fds.push_back(eventfd(0, EFD_NONBLOCK));
     links.push_back({.doorbells = &doorbells[i], .wake_fd = wake_fds[i]});
   }
-  session = std::make_unique<Session>(1, links);
+  session = std::make_unique<Session>(1, links, /*uid=*/0, /*rate=*/nullptr, &rest);
   for (uint32_t i = 0; i < 2; ++i) {
     ports[i].peer = &ports[1 - i];
     drivers::Port* const port = joined[i] != nullptr ? joined[i] : &ports[i];

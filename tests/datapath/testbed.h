@@ -14,6 +14,7 @@
 
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/memory/memory_keys.h"
+#include "pipeline/datapath/memory/memory_rest.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/schedule.h"
@@ -154,6 +155,7 @@ class Testbed {
   KeyTable keys{64};
   std::unique_ptr<uroce_doorbells[]> doorbells;  ///< Of each worker, like the next.
   std::vector<int> wake_fds;
+  MemoryRest rest;  ///< Of `session`.
   std::unique_ptr<Session> session;
   std::vector<std::unique_ptr<uroce_doorbells[]>> other_doorbells;
   std::vector<std::unique_ptr<Session>> other_sessions;

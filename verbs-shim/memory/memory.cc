@@ -375,8 +375,10 @@ uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
 /// `replaces` is the handle of the region to change, or UROCE_NONE.
 int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
                uint32_t replaces, MemoryRegistration& registration) {
-  const int error = HasPart(registry, PartKind::kCopied) ? EnsureMemoryFd(registry, daemon) : 0;
-  if (error != 0) return error;
+  // Also for mapped memory, which rests when workers had to wait for it. A program that may not
+  // open its memory does without that.
+  const int error = EnsureMemoryFd(registry, daemon);
+  if (error != 0 && HasPart(registry, PartKind::kCopied)) return error;
   registry.list.Clear();
   for (const RegionPart& part : registry.parts) {
     if (!registry.list.Append(SegmentOf(registry, part))) return ENOMEM;

@@ -3,12 +3,17 @@
 #include "pipeline/datapath/memory/copy_helper.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <rte_mbuf.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -76,6 +81,13 @@ bool IsAtomic(const CopyJob& job) {
 
 Outcome Execute(int fd, CopyJob& job) {
   return IsAtomic(job) ? ExecuteAtomic(fd, job) : MoveAll(fd, job);
+}
+
+/// A thread that a worker starts would stay on the worker's CPU.
+void UseAllCpus() {
+  cpu_set_t cpus;
+  std::memset(&cpus, 0xff, sizeof(cpus));
+  pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
 }
 
 void Signal(int event_fd) {
@@ -161,6 +173,8 @@ struct CopyHelper::Shared {
   CopyJobQueue to_helper;
   CopyJobQueue orphaned;  // Used by the helper: jobs whose process has ended.
   std::vector<Lane> lanes;
+  std::mutex launch_mutex;
+  std::atomic<bool> launched{false};
   std::atomic<bool> stop{false};
   std::atomic<bool> helper_sleeps{false};
   alignas(64) std::atomic<uint64_t> submitted{0};
@@ -168,11 +182,25 @@ struct CopyHelper::Shared {
 };
 
 CopyHelper::CopyHelper(ProgramMemory memory, std::span<const int> wake_fds)
-    : shared_(std::make_shared<Shared>(std::move(memory), wake_fds)) {
-  std::thread([shared = shared_] { Run(shared); }).detach();
+    : shared_(std::make_shared<Shared>(std::move(memory), wake_fds)) {}
+
+bool CopyHelper::Launch() {
+  if (shared_->launched.load(std::memory_order_acquire)) [[likely]]
+    return true;
+  const std::lock_guard lock(shared_->launch_mutex);
+  if (shared_->launched.load(std::memory_order_relaxed)) return true;
+  try {
+    std::thread([shared = shared_] { Run(shared); }).detach();
+  } catch (const std::system_error&) {
+    return false;
+  }
+  shared_->launched.store(true, std::memory_order_release);
+  return true;
 }
 
+// The thread also closes the memory, which may block: without a thread another one does.
 CopyHelper::~CopyHelper() {
+  Launch();
   shared_->stop.store(true, std::memory_order_seq_cst);
   Signal(shared_->own_fd);
 }
@@ -212,11 +240,13 @@ void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   ++shared_->lanes[worker].in_flight;
   shared_->submitted.fetch_add(1, std::memory_order_release);
   shared_->to_helper.Post(job);
+  Launch();
   rings::FullFence();
   if (shared_->helper_sleeps.load(std::memory_order_relaxed)) Signal(shared_->own_fd);
 }
 
 CopyJob* CopyHelper::PollDone(uint32_t worker) {
+  if (!Launch()) return nullptr;
   Shared::Lane& lane = shared_->lanes[worker];
   CopyJob* const job = lane.done.Take();
   if (job != nullptr) --lane.in_flight;
@@ -247,6 +277,7 @@ bool CopyHelper::AreDone(uint64_t jobs) const {
 bool CopyHelper::is_by_workers() const { return shared_->memory.by_workers; }
 
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
+  UseAllCpus();
   // The kernel also checks the writer's rights: a program must not gain the daemon's privilege.
   const bool may_touch = ActFor(shared->memory.user);
   int empty_polls = 0;

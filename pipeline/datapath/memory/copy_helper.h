@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy helper: the thread of one session that accesses memory which only the program's own
-// address space maps. An access may block for as long as the program likes, so a worker makes it
-// only for a program that could end the daemon anyway.
+// The copy helper: the thread of one session that accesses memory by the program's own address
+// space: memory that the daemon does not map, and mapped memory that rests (memory_rest.h). An
+// access may block for as long as the program likes, so a worker makes it only for a program that
+// could end the daemon anyway.
 #pragma once
 
 #include <sys/uio.h>
@@ -126,7 +127,7 @@ class AccessRest {
 class CopyHelper {
  public:
   /// `wake_fds` has one eventfd per worker, which a sleeping worker waits on. The helper keeps
-  /// duplicates. Throws std::system_error when the system refuses the thread.
+  /// duplicates. The thread starts with the first job.
   CopyHelper(ProgramMemory memory, std::span<const int> wake_fds);
   /// Tells the thread to end, and does not join it: the thread may hang in the program's memory.
   /// The thread keeps all that it needs. AwaitAll waits for the threads that do not hang.
@@ -161,6 +162,8 @@ class CopyHelper {
  private:
   struct Shared;
   static void Run(const std::shared_ptr<Shared>& shared);
+  /// Starts the thread, once. False: the system refuses it; the jobs wait. Any thread.
+  bool Launch();
 
   std::shared_ptr<Shared> shared_;
 };

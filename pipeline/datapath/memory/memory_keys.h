@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/memory/memory_rest.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce::datapath {
@@ -141,6 +142,8 @@ struct MemoryRegion {
   uint64_t iova = 0;
   uint64_t length_bytes = 0;
   const Session* session = nullptr;  ///< The program that registered it, and that app_addr is of.
+  MemoryRest* rest = nullptr;        ///< Of the program's user; outlives the region. Null: none.
+  bool has_helper = false;           ///< `session` has a copy helper.
   MemoryWindow* window = nullptr;    ///< For a window: what it grants. Else null.
   std::vector<MrSegment> segments;
   std::vector<uint32_t> segment_handles;  ///< For nic: what the mapped segments were made from.
@@ -248,6 +251,14 @@ struct Piece {
   bool may_wait = false;  ///< kCopied: see MrSegment.
 };
 
+/// Has the helper copy a mapped piece of a user whose memory rests (memory_rest.h).
+inline void LeaveToHelper(Piece& piece) {
+  if (piece.mode != MrMode::kMapped) return;
+  piece.mode = MrMode::kCopied;
+  piece.mapped = nullptr;
+  piece.may_wait = true;
+}
+
 /// Does the same as PieceAt, for a region with several segments.
 Piece PieceOfMany(const MemoryRegion& region, uint64_t va, uint32_t length_bytes);
 
@@ -282,6 +293,8 @@ class PieceWalker {
   /// Called when the list has moved and has the same entries.
   void set_list(std::span<const uroce_sge> list) { list_ = list; }
   bool at_end() const { return left_ == 0; }
+  /// That of the user whose region Look found last; null: none.
+  MemoryRest* rest() const { return rest_; }
   /// Finds the piece at the current position, which is not the end. False: the list, a key, a
   /// right, a range or the program does not allow the access.
   [[nodiscard]] bool Look(const KeyTable& keys, Piece& piece) {
@@ -296,6 +309,11 @@ class PieceWalker {
     const Grant grant = CheckAccess(keys, entry.lkey, va, wanted, right_);
     if (!grant) return false;
     piece = PieceAt(*grant.region, grant.va, wanted);
+    rest_ = grant.region->rest;
+    if (rest_ != nullptr && rest_->is_on()) [[unlikely]] {
+      if (!grant.region->has_helper) return false;
+      LeaveToHelper(piece);
+    }
     return piece.mode != MrMode::kCopied || grant.region->session == right_.session;
   }
   /// Moves past the piece that Look found.
@@ -310,6 +328,7 @@ class PieceWalker {
   uint32_t offset_ = 0;  // From the start of entry `index_`.
   uint32_t left_ = 0;
   AccessRight right_;
+  MemoryRest* rest_ = nullptr;
 };
 
 // Works that bind a window or take its key back (docs/protocol/transport.md, sections 4.4 and 8).

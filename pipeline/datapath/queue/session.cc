@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/queue/session.h"
 
-#include <system_error>
 #include <utility>
 
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/memory_rest.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 
 namespace uroce::datapath {
 
-Session::Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid, SharedRate* rate)
-    : id_(id), uid_(uid), rate_(rate), links_(std::move(links)) {}
+Session::Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid, SharedRate* rate,
+                 MemoryRest* rest)
+    : id_(id), uid_(uid), rate_(rate), rest_(rest), links_(std::move(links)) {}
 
 Session::~Session() = default;
 
 void Session::StartCopyHelper(ProgramMemory memory) {
   std::vector<int> wake_fds;
   for (const SessionLink& link : links_) wake_fds.push_back(link.wake_fd);
-  try {
-    owned_helper_ = std::make_unique<CopyHelper>(std::move(memory), wake_fds);
-  } catch (const std::system_error&) {
-    return;
-  }
+  owned_helper_ = std::make_unique<CopyHelper>(std::move(memory), wake_fds);
   helper_.store(owned_helper_.get(), std::memory_order_release);
+}
+
+bool Session::has_mapped_copies() const {
+  return rest_ != nullptr && rest_->has_begun() && copy_helper() != nullptr;
 }
 
 void Session::MakeAddressTable(uint32_t capacity) {

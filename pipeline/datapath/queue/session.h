@@ -15,6 +15,7 @@ namespace uroce::datapath {
 class AddressTable;
 class AddressVector;
 class CopyHelper;
+class MemoryRest;
 struct ProgramMemory;
 
 /// What one program shares with one worker. Both outlive the session.
@@ -28,9 +29,10 @@ struct SessionLink {
 class Session {
  public:
   /// `links` has one per worker. `uid` is the user, whose programs share limits. `rate` is what
-  /// these programs may send together, and outlives the session; null: no limit.
-  Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0,
-          SharedRate* rate = nullptr);
+  /// these programs may send together; null: no limit. `rest` is for their mapped memory; null: it
+  /// never rests. Both outlive the session.
+  Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0, SharedRate* rate = nullptr,
+          MemoryRest* rest = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -38,15 +40,18 @@ class Session {
   uint32_t id() const { return id_; }
   uint32_t uid() const { return uid_; }
   SharedRate* rate() const { return rate_; }
+  MemoryRest* rest() const { return rest_; }
   uroce_doorbells* doorbells(uint32_t worker) const { return links_[worker].doorbells; }
   int wake_fd(uint32_t worker) const { return links_[worker].wake_fd; }
 
-  /// Makes the helper thread for copied memory, which may outlive this object. Control thread,
-  /// before the first copied region is published. Where the system refuses the thread, there is no
-  /// helper afterwards.
+  /// Makes the copy helper, whose thread may outlive this object. Control thread, once, before the
+  /// first copied region is published.
   void StartCopyHelper(ProgramMemory memory);
   /// Returns the copy helper; null before StartCopyHelper. Any thread.
   CopyHelper* copy_helper() const { return helper_.load(std::memory_order_acquire); }
+  /// Whether the copy helper may have copies of mapped memory under way, since that rests. Any
+  /// thread.
+  bool has_mapped_copies() const;
 
   /// Makes room for the program's address handles, once. Control thread, before the first is set.
   void MakeAddressTable(uint32_t capacity);
@@ -66,6 +71,7 @@ class Session {
   uint32_t id_;
   uint32_t uid_;
   SharedRate* rate_;
+  MemoryRest* rest_;
   std::vector<SessionLink> links_;
   std::unique_ptr<CopyHelper> owned_helper_;
   std::atomic<CopyHelper*> helper_{nullptr};

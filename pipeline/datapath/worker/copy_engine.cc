@@ -207,7 +207,7 @@ void CopyEngine::FillForWorker(CopyJob& job, CopyJob::Kind kind, PieceWalker& wa
 MoveResult CopyEngine::GatherNow(QueuePair& qp, const TxPacket& packet, Transfer& transfer) {
   CopyJob& job = *qp.waiting().job;
   for (;;) {
-    const MoveResult result = Gather(context_.keys, transfer.walker, transfer.bytes);
+    const MoveResult result = MoveMapped(CopyJob::Kind::kRead, transfer);
     if (result != MoveResult::kCopied) return result;
     PieceWalker walker = transfer.walker;
     uint8_t* bytes = transfer.bytes;
@@ -228,7 +228,7 @@ MoveResult CopyEngine::GatherNow(QueuePair& qp, const TxPacket& packet, Transfer
 MoveResult CopyEngine::PlaceNow(QueuePair& qp, Transfer& transfer, bool ends_message) {
   CopyJob& job = *qp.waiting().job;
   for (;;) {
-    const MoveResult result = Place(context_.keys, transfer.walker, transfer.bytes);
+    const MoveResult result = MoveMapped(CopyJob::Kind::kWrite, transfer);
     if (result != MoveResult::kCopied) return result;
     PieceWalker walker = transfer.walker;
     uint8_t* bytes = transfer.bytes;
@@ -241,6 +241,13 @@ MoveResult CopyEngine::PlaceNow(QueuePair& qp, Transfer& transfer, bool ends_mes
     transfer.walker = walker;
     transfer.bytes = bytes;
   }
+}
+
+MoveResult CopyEngine::MoveMapped(CopyJob::Kind kind, Transfer& transfer) {
+  return context_.stalls.Watch(transfer.walker, [&] {
+    return kind == CopyJob::Kind::kRead ? Gather(context_.keys, transfer.walker, transfer.bytes)
+                                        : Place(context_.keys, transfer.walker, transfer.bytes);
+  });
 }
 
 MoveResult CopyEngine::ExecuteNow(QueuePair& qp, const Effect& effect, uint64_t app_addr,
@@ -302,6 +309,7 @@ void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
   job->owner = &qp;
   StopSending(qp);
   Session* const session = qp.receive_source().memory_session();
+  if (session->rest() != nullptr) session->rest()->EndIfOver(context_.time.now());
   WorkerSession* program = &qp.program();
   if (session != qp.config().session) {
     program = context_.sessions.Find(session);
@@ -351,10 +359,10 @@ bool CopyEngine::HasEnded(QueuePair& qp, MoveResult& result) {
   const bool gathers = qp.wait() == WaitKind::kGather;
   if (!gathers && waiting.effect.kind == Effect::Kind::kAtomic) return true;
   Transfer& transfer = waiting.transfer;
-  result = gathers ? Gather(context_.keys, transfer.walker, transfer.bytes)
-                   : Place(context_.keys, transfer.walker, transfer.bytes);
+  const CopyJob::Kind kind = gathers ? CopyJob::Kind::kRead : CopyJob::Kind::kWrite;
+  result = MoveMapped(kind, transfer);
   if (result != MoveResult::kCopied) return true;
-  Submit(qp, gathers ? CopyJob::Kind::kRead : CopyJob::Kind::kWrite);
+  Submit(qp, kind);
   return false;
 }
 

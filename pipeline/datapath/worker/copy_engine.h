@@ -18,6 +18,7 @@
 #include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/schedule.h"
+#include "pipeline/datapath/worker/stall_watch.h"
 
 namespace uroce::datapath {
 
@@ -62,6 +63,7 @@ struct CopyContext {
   const DevicePorts& ports;
   SessionList& sessions;
   const TurnTime& time;
+  StallWatch& stalls;
 };
 
 /// Accesses copied memory: at once, where workers may (CopyHelper::DoNow), else by jobs of the
@@ -71,6 +73,9 @@ class CopyEngine {
  public:
   CopyEngine(const CopyContext& context, const CopyBatches& batches)
       : context_(context), batches_(batches) {}
+
+  /// Watches accesses to mapped memory, also those of other parts.
+  StallWatch& stalls() { return context_.stalls; }
 
   // ---- at once; `qp` does not wait ----
   /// Moves the payload of `packet`, from mapped memory too, to the frame, and prefetches what the
@@ -141,6 +146,8 @@ class CopyEngine {
   /// Makes `job` one for the copied pieces that come next, as far as workers may access them.
   /// `bytes` advances with `walker`.
   void FillForWorker(CopyJob& job, CopyJob::Kind kind, PieceWalker& walker, uint8_t*& bytes) const;
+  /// Moves bytes of mapped memory, as Gather or Place does.
+  MoveResult MoveMapped(CopyJob::Kind kind, Transfer& transfer);
   void Submit(QueuePair& qp, CopyJob::Kind kind);
   /// Puts the copied pieces that come next into the job of `qp`.
   void TakePieces(QueuePair& qp);

@@ -134,7 +134,8 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
       return true;
     }
   }
-  const MoveResult result = Place(keys_, transfer.walker, transfer.bytes);
+  const MoveResult result = copies_.stalls().Watch(
+      transfer.walker, [&] { return Place(keys_, transfer.walker, transfer.bytes); });
   if (result != MoveResult::kCopied) {
     Finish(qp, effect, result, 0);
     return true;
@@ -165,8 +166,9 @@ bool Effects::StartAtomic(QueuePair& qp, const Effect& effect) {
     return true;
   }
   if (piece.mode == MrMode::kMapped) {
-    const uint64_t original =
-        ExecuteAtomic(piece.mapped, effect.compare_swap, effect.swap_add, effect.compare);
+    const uint64_t original = copies_.stalls().Watch(walker, [&] {
+      return ExecuteAtomic(piece.mapped, effect.compare_swap, effect.swap_add, effect.compare);
+    });
     qp.core().OnEffectDone(EffectOutcome::kDone, original, time_.now());
     return true;
   }

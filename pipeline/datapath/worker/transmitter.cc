@@ -209,7 +209,9 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
   }
   transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
   transfer.bytes = payload;
-  MoveResult result = GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc);
+  MoveResult result = context_.copies.stalls().Watch(transfer.walker, [&] {
+    return GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc);
+  });
   if (result == MoveResult::kCopied) [[unlikely]] {
     RunningIcrc of_copy = icrc_of_headers;  // That of the pass over mapped memory is meaningless.
     result = GatherCopied(qp, packet, payload, transfer, of_copy);

@@ -80,11 +80,13 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
       ready(sessions, time),
       completions(config.overflows, time),
       congestion(stash, time),
+      stalls(time),
       copies({.worker = config.index,
               .keys = *config.keys,
               .ports = objects.ports(),
               .sessions = sessions,
-              .time = time},
+              .time = time,
+              .stalls = stalls},
              CopyBatches(*config.keys, waiting_packets.frames(), stash)),
       key_changes(*config.keys, config.grace, ready, time),
       effects(*config.keys, copies, key_changes, kept_frames, time),
@@ -238,9 +240,11 @@ bool Worker::Impl::Turn(Nanos now) {
 void Worker::Impl::BeginTurn(Nanos now) {
   Count(own_counters.turns);
   if (was_busy) {
-    const auto took_ns = static_cast<uint64_t>((now - time.now()).count());
+    const Nanos took = now - time.now();
+    const auto took_ns = static_cast<uint64_t>(took.count());
     Count(own_counters.busy_ns, took_ns);
     own_counters.turn_ns.Add(took_ns);
+    stalls.OnTurn(took, now);
   }
   time.Begin(now);
 }

@@ -21,6 +21,7 @@
 #include "pipeline/datapath/worker/receiver.h"
 #include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/datapath/worker/settler.h"
+#include "pipeline/datapath/worker/stall_watch.h"
 #include "pipeline/datapath/worker/state_changes.h"
 #include "pipeline/datapath/worker/transmitter.h"
 #include "pipeline/datapath/worker/worker.h"
@@ -135,6 +136,7 @@ struct Worker::Impl {
   ReadyLists ready;
   CompletionPublisher completions;
   CongestionControl congestion;
+  StallWatch stalls;
   CopyEngine copies;
   KeyChanges key_changes;
   Effects effects;

@@ -2,9 +2,10 @@
 // usage: flooder SOCKET KIND UID: one program of that user that loads the daemon as much as it can,
 // until it is killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues,
 // registrations, sessions, deaths, fds (commands with unexpected fds), regions (dumps of very
-// many), files (long ones, lent for one page), holes (frees pages of its queues, which its
-// processes have mapped very often); or spin, which asks nothing and uses a processor like the
-// others. Prints a line when the flood begins.
+// many), files (long ones, lent for one page), holes, lent, segments (frees pages of its queues, a
+// file that it has registered, registered private memory, which its processes have mapped very
+// often); or spin, which asks nothing and uses a processor like the others. Prints a line when the
+// flood begins.
 #include <fcntl.h>
 #include <grp.h>
 #include <infiniband/verbs.h>
@@ -21,6 +22,7 @@
 
 #include "pipeline/base/cpu.h"
 #include "pipeline/shm/rings/doorbells.h"
+#include "tests/bench/programs/memory_floods.h"
 #include "tests/bench/programs/queue_floods.h"
 #include "tests/e2e/programs/hostile/program.h"
 #include "tests/nic/control/memory/lending.h"
@@ -35,11 +37,6 @@ constexpr off_t kFileBytes = 512 << 20;
 constexpr uint64_t kAddr = 0x10000;
 constexpr int kDyingQueuePairs = 500;
 
-void SayReady() {
-  std::puts("flooding");
-  std::fflush(stdout);
-}
-
 [[noreturn]] void Wait() {
   for (;;) pause();
 }
@@ -50,17 +47,6 @@ void Dump(Program& program, uint32_t what) {
   Require(answer.error == 0 && answer.fds.size() == 1, "DUMP");
   static char piece[64 << 10];
   while (read(answer.fds[0].get(), piece, sizeof(piece)) > 0) continue;
-}
-
-[[noreturn]] void FloodDoorbells(Program& program) {
-  for (;;) {
-    uroce_doorbells& doorbells = *program.doorbells();
-    for (uroce_line64& word : doorbells.words) rings::StoreRelaxed(word.value, ~uint64_t{0});
-    for (uint64_t& summary : doorbells.summary) rings::StoreRelease(summary, ~uint64_t{0});
-    const uint64_t one = 1;
-    if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
-    Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
-  }
 }
 
 // Uses handles that do not exist, beside queue pairs any of which might have used them.
@@ -116,38 +102,6 @@ void Dump(Program& program, uint32_t what) {
     Require(program.client.Handle(UROCE_DESTROY_SEGMENT, lent.segment).error == 0,
             "DESTROY_SEGMENT");
   }
-}
-
-/// Starts a process that maps one page of a file as often as it may.
-void StartMapper(int file, off_t offset) {
-  constexpr int kMappings = 60'000;  // vm.max_map_count is 65,530.
-  int done[2];
-  Require(pipe(done) == 0, "pipe");
-  if (fork() == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (int i = 0; i < kMappings; ++i) mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, offset);
-    Require(write(done[1], "", 1) == 1, "a pipe");
-    Wait();
-  }
-  char byte = 0;
-  Require(read(done[0], &byte, 1) == 1, "a pipe");
-}
-
-/// Posts work whose queues a second process frees meanwhile. The kernel tells each mapping of a
-/// page that goes, and a thread that touches the page waits for that.
-[[noreturn]] void FloodHoles(Program& program) {
-  constexpr int kProcesses = 6;
-  const int file = program.hello.fds[0].get();
-  const auto page = static_cast<off_t>(program.queue_pairs[0].layout.page_offset);
-  for (int i = 0; i < kProcesses; ++i) StartMapper(file, page);
-  if (fork() == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (;;) {
-      fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page, 1 << 20);
-    }
-  }
-  SayReady();
-  FloodDoorbells(program);
 }
 
 /// Sends fds whose close takes long, where none are expected.
@@ -232,6 +186,8 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   if (kind == "channel") FillChannel(program);
   if (kind == "copies") StartStuckCopies(program);
   if (kind == "holes") FloodHoles(program);
+  if (kind == "lent") FloodMemoryHoles(program, MemoryKind::kLent);
+  if (kind == "segments") FloodMemoryHoles(program, MemoryKind::kSegment);
   SayReady();
   if (kind == "doorbells" || kind == "bells") FloodDoorbells(program);
   if (kind == "handles") FloodHandles(program);

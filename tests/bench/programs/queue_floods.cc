@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/shm/rings/doorbells.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "tests/nic/control/memory/lending.h"
 
@@ -69,6 +70,22 @@ void Require(bool condition, const char* what) {
   if (condition) return;
   std::fprintf(stderr, "flooder: %s\n", what);
   std::exit(1);
+}
+
+void SayReady() {
+  std::puts("flooding");
+  std::fflush(stdout);
+}
+
+void FloodDoorbells(Program& program) {
+  for (;;) {
+    uroce_doorbells& doorbells = *program.doorbells();
+    for (uroce_line64& word : doorbells.words) rings::StoreRelaxed(word.value, ~uint64_t{0});
+    for (uint64_t& summary : doorbells.summary) rings::StoreRelease(summary, ~uint64_t{0});
+    const uint64_t one = 1;
+    if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
+    Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
+  }
 }
 
 void OpenUserfaultfd() {

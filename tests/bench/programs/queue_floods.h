@@ -9,6 +9,11 @@ namespace uroce::bench {
 /// Ends the process with the message `what` if `condition` is false.
 void Require(bool condition, const char* what);
 
+/// Prints the line that says that the flood begins.
+void SayReady();
+
+/// Rings for all queue pairs again and again.
+[[noreturn]] void FloodDoorbells(hostile::Program& program);
 /// Opens the userfaultfd of pages that never come. Needs root.
 void OpenUserfaultfd();
 /// Makes as many queue pairs of a type as a program may have, in RESET.

@@ -119,9 +119,14 @@ class WorkPartsTest : public PartsTest {
   FrameStash stash_{TestPool()};
   ReadyLists ready_{sessions_, time_};
   CompletionPublisher completions_{nullptr, time_};
-  CopyEngine copies_{
-      {.worker = 0, .keys = keys_, .ports = objects_.ports(), .sessions = sessions_, .time = time_},
-      CopyBatches(keys_, waiting_packets_.frames(), stash_)};
+  StallWatch stalls_{time_};
+  CopyEngine copies_{{.worker = 0,
+                      .keys = keys_,
+                      .ports = objects_.ports(),
+                      .sessions = sessions_,
+                      .time = time_,
+                      .stalls = stalls_},
+                     CopyBatches(keys_, waiting_packets_.frames(), stash_)};
   KeyChanges key_changes_{keys_, nullptr, ready_, time_};
   KeptFramePool kept_frames_{{.of_worker = 128, .of_program = 128, .of_queue_pair = 128}};
   Effects effects_{keys_, copies_, key_changes_, kept_frames_, time_};

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long workers leave the mapped memory of a user to copy helpers.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+
+namespace uroce::datapath {
+
+/// A worker that touches a page of a program waits while a process frees or moves that page, which
+/// takes the kernel the longer, the more mappings of the page there are: seconds are possible. A
+/// rest begins when a worker has waited for memory of one of the user's programs. Until it is over,
+/// copy helpers make all accesses to mapped memory of this user's programs. So a user takes
+/// little of a worker's time. Any thread.
+class MemoryRest {
+ public:
+  static constexpr int kTimesAsLong = 100;
+
+  /// Whether workers leave the memory to helpers.
+  bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
+  /// Whether helpers may ever have had an access to mapped memory of this user.
+  bool has_begun() const { return has_begun_.load(std::memory_order_acquire); }
+  /// A worker has waited for `waited` until `now`.
+  void Begin(Nanos now, Nanos waited) {
+    const int64_t end = (now + waited * kTimesAsLong).count();
+    if (end > end_.load(std::memory_order_relaxed)) end_.store(end, std::memory_order_relaxed);
+    has_begun_.store(true, std::memory_order_release);
+    is_on_.store(true, std::memory_order_release);
+  }
+  /// Ends the rest if it is over. If another thread begins one at the same time, that one may end
+  /// as well, until a worker waits again.
+  void EndIfOver(Nanos now) {
+    if (now.count() >= end_.load(std::memory_order_relaxed)) {
+      is_on_.store(false, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::atomic<bool> is_on_{false};
+  std::atomic<bool> has_begun_{false};
+  std::atomic<int64_t> end_{0};
+};
+
+}  // namespace uroce::datapath

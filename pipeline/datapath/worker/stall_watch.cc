@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/stall_watch.h"
+
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace uroce::datapath {
+namespace {
+
+/// How often the calling thread has given its CPU up: voluntary context switches.
+int64_t Switches() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+}  // namespace
+
+// A worker sleeps between turns.
+void StallWatch::Begin() {
+  if (turn_ != time_.number()) {
+    turn_ = time_.number();
+    switches_ = Switches();
+  }
+  begin_ = time_.ReadClock();
+}
+
+void StallWatch::End(MemoryRest* rest) {
+  const Nanos now = time_.ReadClock();
+  if (now - begin_ < kLong) [[likely]]
+    return;
+  const int64_t before = std::exchange(switches_, Switches());
+  if (switches_ != before && rest != nullptr) rest->Begin(now, now - begin_);
+}
+
+}  // namespace uroce::datapath
