@@ -28,19 +28,23 @@ absl::Status Quota::Check(const char* kind, uint64_t more) const {
     return absl::ResourceExhaustedError(
         absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
   }
-  if (pool == nullptr || pool->HasRoom(used, more, is_privileged)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      kind, ": user ", uid, " holds ", used, ", and all users ", pool->used, " of ", pool->size));
+  if (pool != nullptr && !pool->HasRoom(used, more, is_privileged)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        kind, ": user ", uid, " holds ", used, ", and all users ", pool->used, " of ", pool->size));
+  }
+  return bytes == nullptr ? absl::OkStatus() : bytes->Check(kind, more * bytes_each);
 }
 
 void Quota::Take(uint64_t amount) {
   used += amount;
   if (pool != nullptr) pool->used += amount;
+  if (bytes != nullptr) bytes->Take(amount * bytes_each);
 }
 
 void Quota::Give(uint64_t amount) {
   used -= amount;
   if (pool != nullptr) pool->used -= amount;
+  if (bytes != nullptr) bytes->Give(amount * bytes_each);
 }
 
 namespace {

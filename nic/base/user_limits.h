@@ -47,6 +47,9 @@ struct Quota {
   Pool* pool = nullptr;  ///< What all users share; null: nothing.
   bool is_privileged = false;
   uint64_t used = 0;
+  // What it takes of another quota, which counts bytes of the daemon's memory; null: nothing.
+  Quota* bytes = nullptr;
+  uint64_t bytes_each = 0;
 
   /// Call it after Check.
   void Take(uint64_t amount);

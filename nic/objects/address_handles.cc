@@ -91,7 +91,7 @@ absl::StatusOr<uint32_t> AddressHandles::Create(const AddressPlan& plan, const M
                                               : wire::UdpSourcePort(path.flow_label, Qpn(), Qpn());
   path.static_rate_bps = StaticRateBps(plan.request.attr.static_rate);
   path.ecn_capable = IsEcnCapable((*pd)->context->device->config(), path.traffic_class);
-  core_.session().MakeAddressTable(core_.limits().kinds.of(Kind::kAh).of_program);
+  if (absl::Status status = MakeTable(); !status.ok()) return status;
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = Use(*pd),
                     .followed = std::move(followed),
@@ -101,6 +101,18 @@ absl::StatusOr<uint32_t> AddressHandles::Create(const AddressPlan& plan, const M
   core_.nic().address_handles().insert(ah);
   core_.session().SetAddress(*handle, &ah->vector);
   return handle;
+}
+
+// The table stays until the program ends.
+absl::Status AddressHandles::MakeTable() {
+  if (has_table_) return absl::OkStatus();
+  const uint32_t capacity = core_.limits().kinds.of(Kind::kAh).of_program;
+  if (absl::Status status = core_.TakeOwnBytes("ah", capacity * sizeof(void*)); !status.ok()) {
+    return status;
+  }
+  core_.session().MakeAddressTable(capacity);
+  has_table_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status AddressHandles::Destroy(uint32_t handle) {

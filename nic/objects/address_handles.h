@@ -59,9 +59,13 @@ class AddressHandles : public ProgramPart {
   bool EndSome(absl::FunctionRef<bool()> is_over) override;
 
  private:
+  /// Makes the table of the program's handles for workers, once. Errors: ResourceExhausted.
+  absl::Status MakeTable();
+
   ProgramCore& core_;
   const Contexts& contexts_;
   HandleTable<AddressHandle> ahs_;
+  bool has_table_ = false;
 };
 
 }  // namespace uroce::nic

@@ -71,7 +71,7 @@ void RunBetweenTurns(datapath::Workers& workers, absl::FunctionRef<void()> work)
 CompletionQueues::CompletionQueues(ProgramCore& core, const Contexts& contexts)
     : core_(core),
       contexts_(contexts),
-      channels_("channel", core.limits().channels),
+      channels_("channel", core.limits().channels, &core.user().contexts),
       cqs_(core.LimitsOf(Kind::kCq)) {}
 
 absl::StatusOr<uint32_t> CompletionQueues::CreateChannel(uint32_t context_handle, Fd& records) {

@@ -64,7 +64,9 @@ absl::StatusOr<uint32_t> Contexts::Add(NicDevice& device, const uroce_context_na
 }
 
 Contexts::Contexts(ProgramCore& core)
-    : core_(core), contexts_("context", core.limits().contexts), pds_("pd", core.limits().pds) {}
+    : core_(core),
+      contexts_("context", core.limits().contexts, &core.user().contexts),
+      pds_("pd", core.limits().pds, &core.user().pds) {}
 
 absl::StatusOr<uint32_t> Contexts::Open(const uroce_open_context& request, Fd& events, Fd& name) {
   const uint32_t device_index = request.device_index;

@@ -143,6 +143,11 @@ Limits Nic::Bounded(Limits limits) {
   const uint64_t bytes = MemoryLimit();
   limits.memory_per_user = std::min(limits.memory_per_user, bytes / 4 * 3);
   limits.queue_bytes_per_user = std::min(limits.queue_bytes_per_user, bytes / 4);
+  limits.own_bytes_per_user = std::min(limits.own_bytes_per_user, bytes / 8);
+  // The connection manager counts ids and no bytes: they are a sixteenth of the others at most.
+  constexpr uint64_t kIdBytes = 1024;
+  limits.cm_ids_per_user = static_cast<uint32_t>(
+      std::clamp<uint64_t>(limits.own_bytes_per_user / 16 / kIdBytes, 1, limits.cm_ids_per_user));
   // Leaves room for others' mappings, whatever one user does.
   limits.mappings_per_user =
       std::min(limits.mappings_per_user, std::max(MappingGuard::Get().capacity() / 2, 1u));

@@ -24,11 +24,19 @@ std::vector<datapath::SessionLink> Links(const Arena& arena, const std::vector<F
   return links;
 }
 
+// As tests/bench/run-memory measures them, rounded up: threads, files and tables of a program.
+constexpr uint64_t kSessionBytes = 32 << 10;
+constexpr uint64_t kSessionBytesAtWorker = 20 << 10;
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProgramCore>> ProgramCore::Make(Nic& nic, uint32_t id,
                                                                uint32_t uid) {
   const uint32_t workers = nic.workers().count();
+  const uint64_t bytes = kSessionBytes + workers * kSessionBytesAtWorker;
+  if (absl::Status status = nic.user(uid).own_bytes.Check("session", bytes); !status.ok()) {
+    return status;
+  }
   absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes, nic.reaper());
   if (!arena.ok()) return arena.status();
   std::vector<Fd> wake_fds;
@@ -36,17 +44,26 @@ absl::StatusOr<std::unique_ptr<ProgramCore>> ProgramCore::Make(Nic& nic, uint32_
     wake_fds.emplace_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_fds.back()) return SystemError("eventfd", errno);
   }
-  return std::unique_ptr<ProgramCore>(
+  std::unique_ptr<ProgramCore> core(
       new ProgramCore(nic, id, uid, *std::move(arena), std::move(wake_fds)));
+  core->own_bytes_.Take(bytes);
+  return core;
 }
 
 ProgramCore::ProgramCore(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds)
     : nic_(nic),
       uid_(uid),
+      own_bytes_(&nic.user(uid).own_bytes),
       arena_(std::move(arena)),
       wake_fds_(std::move(wake_fds)),
       session_(id, Links(arena_, wake_fds_), uid, nic.user(uid).rate.get(),
                nic.user(uid).memory_rest.get()) {}
+
+absl::Status ProgramCore::TakeOwnBytes(const char* kind, uint64_t bytes) {
+  absl::Status status = own_bytes_.Check(kind, bytes);
+  if (status.ok()) own_bytes_.Take(bytes);
+  return status;
+}
 
 void ProgramCore::Join() {
   nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });

@@ -57,6 +57,9 @@ class ProgramCore {
   /// The limits of a table of objects of this kind.
   TableLimits LimitsOf(Kind kind) const { return nic::LimitsOf(kind, limits(), user()); }
   Arena& arena() { return arena_; }
+  /// Counts `bytes` of the daemon's memory, which the program keeps until it ends. Errors:
+  /// ResourceExhausted.
+  absl::Status TakeOwnBytes(const char* kind, uint64_t bytes);
   /// The eventfd of each worker.
   const std::vector<Fd>& wake_fds() const { return wake_fds_; }
   datapath::Session& session() { return session_; }
@@ -76,6 +79,7 @@ class ProgramCore {
 
   Nic& nic_;
   const uint32_t uid_;
+  QuotaShare own_bytes_;  ///< Of its user, for what is here.
   Arena arena_;
   const std::vector<Fd> wake_fds_;
   datapath::Session session_;

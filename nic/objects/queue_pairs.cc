@@ -46,6 +46,9 @@ void LeaveOutReceives(uroce_create_qp& request) {
   request.cap.max_recv_wr = request.cap.max_recv_sge = 0;
 }
 
+// The most that a queue pair's works take: 128 of 512 bytes with what is kept for each.
+constexpr uint64_t kHeldBytes = 80 << 10;
+
 }  // namespace
 
 QueuePairs::QueuePairs(ProgramCore& core, const Contexts& contexts, CompletionQueues& cqs,
@@ -96,6 +99,9 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Create(const uroce_create_qp& 
   absl::StatusOr<QueuePairLayout> layout = LayOutQueuePair(cap, core_.limits());
   if (!layout.ok()) return layout.status();
   if (absl::Status status = qps_.CheckRoom(); !status.ok()) return status;
+  if (absl::Status status = core_.user().own_bytes.Check("qp", kHeldBytes); !status.ok()) {
+    return status;
+  }
   absl::StatusOr<uint64_t> offset = core_.arena().Take(layout->length_bytes);
   if (!offset.ok()) return offset.status();
   absl::StatusOr<uroce_create_qp_reply> made = Make(request, *layout, *offset);
@@ -162,6 +168,7 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
       .max_receive_sge = max_receive_sge,
       .max_inline_bytes = layout.granted.max_inline_data,
       .shared = srq == nullptr ? nullptr : &srq->queue};
+  const uint64_t held_bytes = datapath::WorkQueues::HeldBytes(config);
   std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd->context->device.get(),
                                                               Use(pd),
                                                               Use(send_cq),
@@ -173,7 +180,9 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
                                                               nullptr,
                                                               nullptr,
                                                               {},
-                                                              datapath::QueuePair(config)});
+                                                              datapath::QueuePair(config),
+                                                              QuotaShare(&core_.user().own_bytes)});
+  object->held_bytes.Take(held_bytes);
   object->attr.cap = layout.granted;
   worker.Run([&] { worker.AddQueuePair(&object->queue_pair); });
   static_cast<void>(qps_.Add(std::move(object)));

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/settings/config.h"
+#include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/memory/memory_rest.h"
 #include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/os/fd.h"
@@ -27,17 +28,49 @@ namespace {
 /// A 64th is for root and the daemon's own user.
 Pool PoolOf(uint64_t size, uint64_t share = 1) { return {size, size / 64, share}; }
 
+// What objects take of the daemon's and the kernel's memory, as tests/bench/run-memory measures it,
+// rounded up. The heap keeps the memory of ended objects for later ones.
+constexpr uint64_t kContextBytes = 4608;
+constexpr uint64_t kSmallBytes = 448;
+constexpr uint64_t kSocketBytes = 66 << 10;
+
+uint64_t BytesOf(Kind kind) {
+  switch (kind) {
+    case Kind::kSegment:
+      return 1536;
+    case Kind::kMr:
+      return 640;
+    case Kind::kMrPart:  // A region that changes has its parts twice.
+      return 2 * sizeof(datapath::MrSegment);
+    case Kind::kQp:  // And what its works take: QueuePairBytes.
+      return 12 << 10;
+    case Kind::kXrcd:
+      return 48 << 10;
+    case Kind::kCq:
+    case Kind::kSrq:
+      return 1536;
+    case Kind::kMw:
+    case Kind::kAh:
+      return kSmallBytes;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Pools::Pools(const Limits& limits, uint64_t mapping_count, uint64_t memory_bytes)
     : mappings(PoolOf(mapping_count)),
       memory(PoolOf(memory_bytes, 3)),
       queue_bytes(PoolOf(memory_bytes / 2)),
+      own_bytes(PoolOf(memory_bytes / 2)),
       keys(PoolOf(limits.total_mrs)) {}
 
 UserAccount::UserAccount(uint32_t uid, const Limits& limits, Pools& pools)
     : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
       memory_rest(std::make_unique<datapath::MemoryRest>()),
+      own_bytes{uid, limits.own_bytes_per_user, "--max-own-bytes-per-user", &pools.own_bytes},
+      contexts{uid, UINT64_MAX, ""},
+      pds{uid, UINT64_MAX, ""},
       sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
       mappings{uid, limits.mappings_per_user, "--max-mappings-per-user", &pools.mappings},
       xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
@@ -53,15 +86,25 @@ UserAccount::UserAccount(uint32_t uid, const Limits& limits, Pools& pools)
   }
   for (const Kind kind : {Kind::kMr, Kind::kMw}) of(kind).pool = &pools.keys;
   const bool is_privileged = uid == 0 || uid == geteuid();
-  for (Quota* const quota : {&mappings, &memory, &queue_bytes, &of(Kind::kMr), &of(Kind::kMw)}) {
+  for (Quota* const quota :
+       {&mappings, &memory, &queue_bytes, &own_bytes, &of(Kind::kMr), &of(Kind::kMw)}) {
     quota->is_privileged = is_privileged;
   }
+  const auto count_bytes = [this](Quota& quota, uint64_t bytes_each) {
+    quota.bytes = &own_bytes;
+    quota.bytes_each = bytes_each;
+  };
+  for (const KindRow& row : kKinds) count_bytes(of(row.kind), BytesOf(row.kind));
+  count_bytes(contexts, kContextBytes);
+  count_bytes(pds, kSmallBytes);
+  count_bytes(sockets, kSocketBytes);
 }
 
 UserAccount::~UserAccount() = default;
 
 void UserAccount::SetLimits(const Limits& limits) {
   rate->Set(limits.rate_per_user_bps);
+  own_bytes.limit = limits.own_bytes_per_user;
   sockets.limit = limits.sockets_per_user;
   mappings.limit = limits.mappings_per_user;
   xrc_files.limit = limits.kinds.of(Kind::kXrcd).of_user;
@@ -76,7 +119,7 @@ void UserAccount::ForgetRead() {
   for (size_t i = std::min(kLooks, unread_.size()); i != 0; --i) {
     next_unread_ = next_unread_ == 0 ? unread_.size() - 1 : next_unread_ - 1;
     if (HasUnread(unread_[next_unread_].writer.get())) continue;
-    sockets.used -= unread_[next_unread_].places;
+    sockets.Give(unread_[next_unread_].places);
     std::swap(unread_[next_unread_], unread_.back());
     unread_.pop_back();
   }
@@ -93,7 +136,7 @@ absl::StatusOr<UserSocket> UserSocket::Make(const char* kind, Holds holds, UserA
   if (!writer.ok()) return writer.status();
   made.writer_ = *std::move(writer);
   made.user_ = &user;
-  user.sockets.used += made.places_;
+  user.sockets.Take(made.places_);
   return made;
 }
 
@@ -112,7 +155,7 @@ UserSocket& UserSocket::operator=(UserSocket&& other) noexcept {
 UserSocket::~UserSocket() {
   if (user_ == nullptr) return;
   if (!HasUnread(writer_.get())) {
-    user_->sockets.used -= places_;
+    user_->sockets.Give(places_);
     return;
   }
   shutdown(writer_.get(), SHUT_WR);  // The reader sees an end behind the contents.

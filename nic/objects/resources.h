@@ -28,7 +28,7 @@ class SideThread;
 namespace uroce::datapath {
 class MemoryRest;
 class SharedRate;
-}
+}  // namespace uroce::datapath
 
 namespace uroce::nic {
 
@@ -46,6 +46,7 @@ struct Pools {
   Pool mappings;
   Pool memory;       ///< Bytes of registered memory; one user may hold three quarters of it.
   Pool queue_bytes;  ///< Of arenas: half of the memory.
+  Pool own_bytes;    ///< Of the daemon's own memory for objects and sockets: half of the memory.
   Pool keys;         ///< Of regions and windows.
 };
 
@@ -75,6 +76,11 @@ class UserAccount {
   /// While mapped memory of the user's programs is left to their copy helpers. Sessions refer to
   /// it.
   const std::unique_ptr<datapath::MemoryRest> memory_rest;
+  /// Bytes that the daemon and the kernel keep for the user's objects and sockets, beside queues
+  /// and registered memory. The quotas of objects and sockets take from it.
+  Quota own_bytes;
+  Quota contexts;     ///< Contexts, and channels; a program's limits are in their tables.
+  Quota pds;          ///< The same for protection domains.
   Quota sockets;      ///< One-way sockets to programs; see UserSocket.
   Quota mappings;     ///< Segments, including removed ones that regions still use.
   Quota xrc_files;    ///< For domains that are being opened.

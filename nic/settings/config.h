@@ -182,6 +182,8 @@ struct Limits {
   /// The daemon lowers the next one to a quarter, and memory_per_user to three quarters, of the
   /// memory that it can have (nic/base/memory_limit.h).
   uint64_t queue_bytes_per_user = 16ull << 30;
+  /// Of the daemon's own memory, for objects and sockets. An eighth of the memory at most.
+  uint64_t own_bytes_per_user = 2ull << 30;
   uint32_t captures = 16;                 ///< At a time.
   uint32_t total_mrs = 1u << 18;          ///< In the daemon, including windows.
   uint32_t total_connections = 1u << 17;  ///< Being set up, established, or in time wait.

@@ -37,6 +37,7 @@ LimitProfile Laptop() {
            {"max_kept_frames_per_program", "2048"},
            {"max_kept_frames_per_qp", "1024"},
            {"max_queue_bytes_per_user", "1073741824"},
+           {"max_own_bytes_per_user", "268435456"},
            {"max_captures", "4"},
            {"max_capture_bytes", "67108864"}}};
 }
@@ -75,7 +76,8 @@ LimitProfile Server() {
            {"max_sockets_per_user", "65536"},
            {"max_kept_frames", "16384"},
            {"max_kept_frames_per_program", "12288"},
-           {"max_queue_bytes_per_user", "68719476736"}}};
+           {"max_queue_bytes_per_user", "68719476736"},
+           {"max_own_bytes_per_user", "34359738368"}}};
 }
 
 }  // namespace

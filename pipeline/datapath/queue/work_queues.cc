@@ -248,6 +248,12 @@ uint32_t WorkQueues::HeldSends(const QueuePairConfig& config) {
   return std::bit_ceil(std::clamp<uint32_t>(config.sq_depth, 1, kMaxHeldSends));
 }
 
+uint64_t WorkQueues::HeldBytes(const QueuePairConfig& config) {
+  constexpr uint64_t kWorkBytes = sizeof(transport::HeldWork) + 8;  // And its entry of SendLists.
+  return HeldSends(config) * (kWorkBytes + Stride(SendLimits(config))) +
+         MaxReceiveSge(config) * sizeof(uroce_sge);
+}
+
 WorkQueues::WorkQueues(const QueuePairConfig& config, QueuePairCore& core, ReceiveSource& source)
     : sends_({.slots = config.sq, .depth = config.sq_depth, .slot_bytes = config.sq_slot_bytes},
              &config.page->sq_produced),

@@ -264,6 +264,8 @@ class WorkQueues {
   static constexpr uint32_t kMaxHeldSends = 128;
   /// How many of them a queue pair with these settings holds.
   static uint32_t HeldSends(const QueuePairConfig& config);
+  /// Bytes of the heap that the works of such a queue pair take while it holds them.
+  static uint64_t HeldBytes(const QueuePairConfig& config);
 
   /// All three outlive this object; `core` and `source` may be constructed after it.
   WorkQueues(const QueuePairConfig& config, QueuePairCore& core, ReceiveSource& source);

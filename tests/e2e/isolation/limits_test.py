@@ -115,6 +115,7 @@ class MemoryLimitTest(unittest.TestCase):
         limits = json.loads(run(lab.a.uroce("config", "show", "--json")))["limits"]
         self.assertEqual(limits["max_memory_per_user"], self.LIMIT * 3 // 4)
         self.assertEqual(limits["max_queue_bytes_per_user"], self.LIMIT // 4)
+        self.assertEqual(limits["max_own_bytes_per_user"], self.LIMIT // 8)
         lab.close()
 
 

@@ -95,8 +95,9 @@ class Maker:
         self.path = path
         self.clients = []
         self.kinds = {"session": self.session, "context": self.context, "pd": self.pd,
-                      "cq": self.cq, "qp": self.qp, "channel": self.channel,
-                      "ah": self.ah, "mw": self.mw, "srq": self.srq, "segment": self.segment,
+                      "cq": self.cq, "qp": self.qp, "deep_qp": self.deep_qp,
+                      "channel": self.channel, "ah": self.ah, "mw": self.mw, "srq": self.srq,
+                      "segment": self.segment,
                       "mcast": self.mcast, "capture": self.capture, "mr": self.mr, "id": self.id}
 
     def session(self):
@@ -122,11 +123,15 @@ class Maker:
         return self.client.handle_of("CREATE_CQ", "IIQIIII", self.in_context, entries, 1, NONE, 0,
                                      0, 0)
 
-    def qp(self, qp_type=2):
+    def deep_qp(self):
+        """One whose works take the daemon as much memory as can be."""
+        return self.qp(2, 128, 512)
+
+    def qp(self, qp_type=2, works=16, inline=0):
         if not hasattr(self, "in_cq"):
             self.in_cq = self.cq()
         return self.client.handle_of("CREATE_QP", "IIIIQI5III", self.in_pd, qp_type, self.in_cq,
-                                     self.in_cq, 1, 0, 16, 16, 1, 1, 0, 0, 0)
+                                     self.in_cq, 1, 0, works, 16, 1, 1, inline, 0, 0)
 
     def mcast(self):
         """One more group for a UD queue pair."""

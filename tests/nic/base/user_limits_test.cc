@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 
 namespace uroce::nic {
 namespace {
@@ -185,6 +186,22 @@ TEST(AdmissionTest, APlaceMayOutliveIt) {
     place = *admission.Admit(kAlice, false);
   }
   place.reset();
+}
+
+TEST(QuotaTest, WhatItCountsTakesBytesOfAnother) {
+  Quota bytes{.uid = kUser, .limit = 1000, .flag = "--max-own-bytes-per-user"};
+  Quota large{.uid = kUser, .limit = 100, .bytes = &bytes, .bytes_each = 300};
+  Quota small{.uid = kUser, .limit = 100, .bytes = &bytes, .bytes_each = 10};
+  EXPECT_TRUE(large.Check("qp", 3).ok());
+  EXPECT_FALSE(large.Check("qp", 4).ok());
+  large.Take(3);
+  EXPECT_EQ(bytes.used, 900u);
+  EXPECT_TRUE(small.Check("pd", 10).ok());
+  const absl::Status refused = small.Check("pd", 11);
+  EXPECT_TRUE(absl::StrContains(refused.message(), "--max-own-bytes-per-user")) << refused;
+  large.Give(1);
+  EXPECT_TRUE(small.Check("pd", 40).ok());
+  EXPECT_EQ(bytes.used, 600u);
 }
 
 TEST(PoolTest, AUserHoldsNoMoreThanIsLeftForOthers) {

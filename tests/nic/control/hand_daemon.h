@@ -99,6 +99,7 @@ inline std::string HandDaemon::Held() {
   for (const KindRow& row : kKinds) count(row.name, user.of(row.kind).used);
   count("attachments", user.attachments.used);
   count("sockets", user.sockets.used);
+  count("own bytes", user.own_bytes.used);
   return held;
 }
 
