@@ -50,6 +50,12 @@ class UnitsTest(unittest.TestCase):
             found = re.search(rf"^{key}=(.*)", text, re.M).group(1).split()
             self.assertEqual(set(found), README_CAPABILITIES)
 
+    # Memory that programs make it hold must not end the daemon before the programs.
+    def test_the_kernel_ends_programs_before_the_daemon_when_memory_runs_out(self):
+        for unit in UNITS:
+            found = re.search(r"^OOMScoreAdjust=(-\d+)$", (MADE / unit).read_text(), re.M)
+            self.assertIsNotNone(found, unit)
+
     def test_two_daemons_share_no_path(self):
         text = (MADE / "uroced@.service").read_text()
         self.assertIn("--config /usr/local/etc/uroce/%i.toml --socket /run/uroce-%i/uroced.sock",
