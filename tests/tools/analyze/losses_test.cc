@@ -63,6 +63,28 @@ TEST(LossesTest, LatePacketWithAnOlderIdentificationIsReordering) {
               ElementsAre("reordering request psn=6 frame=11 side=requester"));
 }
 
+TEST(LossesTest, PacketsBehindOneEarlyPacketAreOneFinding) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 4).WithIdentification(108).WriteLast(8);
+  script.WithIdentification(106).WriteMiddle(6).WithIdentification(107).WriteMiddle(7);
+  script.At(240).Ack(8);
+  EXPECT_THAT(Brief(script.Finish()),
+              ElementsAre("reordering request psn=6 frame=11 side=requester count=2"));
+}
+
+TEST(LossesTest, LostReadRequestIsOnePacketAndItsAnswersAreExpected) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 2).WriteLast(6).At(230).Ack(6);  // The path MTU is known.
+  script.At(300).Unseen().Read(7, 3).Read(10, 1).At(320).Nak(7).At(340).Read(7, 3).Read(10, 1);
+  script.At(360).Response(Opcode::kReadResponseFirst, 7, 1024);
+  script.Response(Opcode::kReadResponseMiddle, 8, 1024);
+  script.Response(Opcode::kReadResponseLast, 9, 1024);
+  script.Response(Opcode::kReadResponseOnly, 10, 1024);
+  EXPECT_THAT(Brief(script.Finish()), ElementsAre("sequence-nak psn=7 frame=13",
+                                                  "loss request psn=7 frame=14 side=requester",
+                                                  "go-back-n psn=7 frame=14 count=2"));
+}
+
 TEST(LossesTest, NakBehindReorderingNamesTheReordering) {
   StoryScript script(4);
   script.At(200).WriteFirst(5, 4);

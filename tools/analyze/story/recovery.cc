@@ -255,6 +255,8 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
     if (one.what == LostWhat::kNone && !is_timeout) one.what = LostWhat::kRequest;
     // The responder missed it at its turn. It may have come afterwards, as a duplicate.
     one.may_be_late = one.what == LostWhat::kRequest && one.side == LostSide::kResponder;
+    // So may an answer that the requester asked for again because a later one came.
+    if (episode.trigger == Trigger::kImplied) one.may_be_late = true;
   }
   if (!is_timeout || lost.empty() || lost[0].what != LostWhat::kNone) return lost;
   if (!episode.repeated_ack) {
