@@ -102,8 +102,10 @@ void ControlConnections::EndStruck() {
     ControlConnection& connection = *found->second;
     End(connection);
     if (!context_.log_budget.Take(connection.client().account(), Nic::Now())) continue;
-    LogWarning("session {}: {} (pid {}) has lost registered memory, and is ended", id,
-               connection.client().command_name(), connection.client().peer().pid);
+    LogWarning(
+        "session {} is ended: registered memory of {} (pid {}) is gone. The program ends, or "
+        "has taken the memory away",
+        id, connection.client().command_name(), connection.client().peer().pid);
   }
 }
 
