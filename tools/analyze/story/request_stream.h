@@ -107,6 +107,8 @@ class RequestStream {
     wire::Opcode opcode{};
   };
 
+  static void Fill(PacketMark& mark, const CapturedPacket& packet);
+  static bool IsAnsweredByPackets(const wire::OpcodeInfo& info);
   void Start(wire::Psn psn);
   bool IsRestart(int32_t ahead) const;
   uint32_t SpanOf(const wire::TransportHeader& header);
@@ -147,6 +149,7 @@ class RequestStream {
   uint32_t in_flight() const { return static_cast<uint32_t>(std::max(0, next_.Since(una_))); }
 
   static constexpr size_t kMostGaps = 32;
+  static constexpr uint32_t kMostMarked = 4096;
   static constexpr size_t kMostWaiting = 4096;
 
   Recovery recovery_;

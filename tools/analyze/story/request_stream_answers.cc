@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answers to a requester: acknowledgements, NAKs and READ responses.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/transport/loss_recovery.h"
+#include "pipeline/wire/to_string.h"
+#include "tools/analyze/story/request_stream.h"
+#include "tools/analyze/story/words.h"
+
+namespace uroce::tools::analyze {
+namespace {
+
+using Info = wire::OpcodeInfo;
+
+constexpr int64_t kStuckNs = 2'000'000'000;  // Answers that are later were not captured.
+constexpr uint64_t kEarlyRequests = 256;
+
+}  // namespace
+
+void RequestStream::OnResponse(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const Info& info = wire::InfoOf(header.opcode);
+  ++amounts_.responses;
+  amounts_.marked_responses += packet.packet.congestion_experienced;
+  amounts_.response_bytes += packet.packet.payload.size();
+  has_answers_ = true;
+  const bool is_refusal = info.Has(Info::kAeth) && !info.Has(Info::kRead) &&
+                          header.aeth.syndrome > wire::kNakSequence &&
+                          (header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeNak;
+  if ((!is_synced_ || header.psn.Since(next_) >= static_cast<int32_t>(unsure_packets_)) &&
+      !is_refusal) {
+    if (is_synced_ && !early_) {
+      early_ =
+          EarlyAnswer{header.psn, packet.number, packet.time_ns, amounts_.requests, header.opcode};
+    }
+  } else if (IsAnsweredByPackets(info)) {
+    TakeReadResponse(packet);
+  } else if (info.Has(Info::kKeptMap)) {
+    recovery_.OnSelectiveAck(packet);
+    if (header.psn.Since(una_) > 0) Acknowledge(packet, header.psn);
+  } else if ((header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck) {
+    TakeAcknowledge(packet);
+  } else {
+    TakeNak(packet);
+  }
+  response_ids_.Add(packet.identification);
+}
+
+void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  // Without identifications, a repeated ACK may be the answer to a repeated request.
+  if (last_ack_.valid() && last_ack_.psn == header.psn.value() && response_ids_.rises() &&
+      IsCopy(last_ack_, packet, response_ids_, 0)) {
+    return ReportDuplicate(packet, last_ack_.frame, LostWhat::kResponse);
+  }
+  Fill(last_ack_, packet);
+  amounts_.credit_code = header.aeth.syndrome & wire::kSyndromeValueMask;
+  amounts_.least_credit_code = std::min(amounts_.least_credit_code, amounts_.credit_code);
+  const PacketMark* const request = requests_.Find(header.psn);
+  if (request != nullptr && request->sends == 1 && header.psn.Since(una_) >= 0) {
+    const int64_t passed = packet.time_ns - request->time_ns;
+    int64_t& least = amounts_.least_round_trip_ns;
+    if (passed > 0 && (least == 0 || passed < least)) least = passed;
+  }
+  Draw(packet, PlotKind::kAcknowledged, header.psn);
+  if (header.psn.Since(una_) < 0) recovery_.OnRepeatedAck(header.psn);
+  Acknowledge(packet, header.psn + 1);
+}
+
+/// How far the requester gets by an answer up to `una`: a READ that misses answers holds it.
+wire::Psn RequestStream::Reached(const CapturedPacket& packet, wire::Psn una) {
+  if (una.Since(highest_answer_) > 0) highest_answer_ = una;
+  const OutstandingRead* const open = reads_.FirstOpen();
+  if (open == nullptr || una.Since(open->expected) <= 0) return una;
+  if (packet.time_ns - std::max(last_progress_ns_, open->request.time_ns) < kStuckNs) {
+    return open->expected;
+  }
+  was_incomplete_ = true;
+  reads_.GiveUpFirstOpen();
+  return Reached(packet, una);
+}
+
+void RequestStream::Acknowledge(const CapturedPacket& packet, wire::Psn una) {
+  una = Reached(packet, una);
+  if (una.Since(una_) <= 0) return;
+  una_ = una;
+  last_progress_ns_ = packet.time_ns;
+  progress_frame_ = packet.number;
+  CompleteMessages(packet);
+  recovery_.OnProgress(packet, una_, amounts_.least_round_trip_ns);
+  if (!gaps_.empty()) DropAcknowledgedGaps();
+  reads_.Prune(una_);
+}
+
+void RequestStream::CompleteMessages(const CapturedPacket& packet) {
+  while (!waiting_.empty() && waiting_.front().last.Since(una_) < 0) {
+    const WaitingMessage& message = waiting_.front();
+    amounts_.messages[static_cast<size_t>(message.operation)].latency.Add(packet.time_ns -
+                                                                          message.start_ns);
+    waiting_.pop_front();
+  }
+}
+
+void RequestStream::TakeNak(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const uint8_t syndrome = header.aeth.syndrome;
+  const OutstandingRead* const read = reads_.Find(header.psn);
+  const PacketMark* const request = read != nullptr ? &read->request : requests_.Find(header.psn);
+  Acknowledge(packet, header.psn);
+  if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeRnrNak) {
+    ++amounts_.rnr_naks;
+    Draw(packet, PlotKind::kRnrNak, header.psn);
+    recovery_.OnRnrNak(packet, transport::RnrWait(syndrome & wire::kSyndromeValueMask).count());
+  } else if (syndrome == wire::kNakSequence) {
+    ++amounts_.sequence_naks;
+    Draw(packet, PlotKind::kNak, header.psn);
+    recovery_.OnSequenceNak(packet, request);
+  } else if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeNak) {
+    Draw(packet, PlotKind::kNak, header.psn);
+    was_refused_ = true;
+    Finding finding = sink().Make(FindingKind::kRefused, packet.time_ns, header.psn);
+    finding.AddFrame(packet.number);
+    if (request != nullptr) finding.AddFrame(request->frame);
+    finding.text = RefusalText(syndrome, header.psn, request);
+    sink().Add(std::move(finding));
+  }
+}
+
+void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const Info& info = wire::InfoOf(header.opcode);
+  if (mtu_bytes_ == 0 && info.Has(Info::kFullPayload)) {
+    mtu_bytes_ = static_cast<uint32_t>(packet.packet.payload.size());
+    reads_.SetMtu(mtu_bytes_);
+    if (unsure_packets_ != 0) next_ = reads_.Newest()->end();
+    unsure_packets_ = 0;
+  }
+  OutstandingRead* const read = reads_.Find(header.psn);
+  if (read == nullptr) return;
+  const PacketMark* const before = responses_.Find(header.psn);
+  // Until it is asked for again, an answer comes once.
+  const bool was_asked_again = before != nullptr && read->request.time_ns > before->time_ns;
+  if (before != nullptr &&
+      IsCopy(*before, packet, response_ids_, was_asked_again ? 1 : INT64_MAX)) {
+    return ReportDuplicate(packet, before->frame, LostWhat::kResponse);
+  }
+  CheckReadResponse(packet, *read);
+  amounts_.timeline.At(packet.time_ns).response_bytes += packet.packet.payload.size();
+  Draw(packet, PlotKind::kResponse, header.psn);
+  PacketMark& mark = responses_.Put(header.psn, std::min(in_flight(), kMostMarked / 2));
+  mark.cause = 0;
+  Fill(mark, packet);
+  TakeInRound(packet, *read, mark);
+  Acknowledge(packet, read->is_complete() ? read->end() : read->expected);
+}
+
+/// Answers come in the order of PSNs, from the one that was asked for last.
+void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& read,
+                                PacketMark& mark) {
+  const wire::Psn psn = packet.packet.header.psn;
+  const int32_t ahead = psn.Since(read.round);
+  if (ahead > 0 && !read.overtaker.valid()) {
+    read.overtaker = mark;
+    read.reordering = 0;
+  }
+  if (ahead == 0) {
+    // An answer that was asked for again is not late.
+    const bool is_late = response_ids_.rises()
+                             ? IsBefore(packet.identification, read.overtaker.identification)
+                             : read.request.sends == 1;
+    if (read.overtaker.valid() && is_late) {
+      read.reordering =
+          ReportReordering(packet, read.overtaker.frame, read.reordering, LostWhat::kResponse);
+    }
+    const auto is_there = [&](wire::Psn at, int64_t since_ns) {
+      const PacketMark* const seen = responses_.Find(at);
+      return seen != nullptr && seen->time_ns >= since_ns;
+    };
+    do {
+      read.round = read.round + 1;
+    } while (read.Has(read.round) && is_there(read.round, read.request.time_ns));
+    if (read.round.Since(wire::Psn(read.overtaker.psn)) > 0) read.overtaker = {};
+  }
+  const bool was_complete = read.is_complete();
+  while (!read.is_complete()) {
+    const PacketMark* const seen = responses_.Find(read.expected);
+    if (seen == nullptr || seen->time_ns < read.time_ns) break;
+    read.expected = read.expected + 1;
+  }
+  if (was_complete || !read.is_complete()) return;
+  const Operation operation = read.is_atomic ? Operation::kAtomic : Operation::kRead;
+  amounts_.messages[static_cast<size_t>(operation)].latency.Add(packet.time_ns - read.time_ns);
+}
+
+/// docs/protocol/transport.md, section 3.2: a FIRST or MIDDLE has the path MTU, the last packet
+/// the rest.
+void RequestStream::CheckReadResponse(const CapturedPacket& packet, const OutstandingRead& read) {
+  const Info& info = wire::InfoOf(packet.packet.header.opcode);
+  if (!info.Has(Info::kRead) || read.is_atomic || mtu_bytes_ == 0) return;
+  const auto bytes = static_cast<uint32_t>(packet.packet.payload.size());
+  const auto index = static_cast<uint32_t>(packet.packet.header.psn.Since(read.first));
+  const bool is_last = index + 1 == read.packets;
+  const uint32_t due = is_last ? read.bytes - index * mtu_bytes_ : mtu_bytes_;
+  if (bytes == due) return;
+  ReportViolation(packet, {"docs/protocol/transport.md, section 3.2",
+                           absl::StrCat(wire::OpcodeName(packet.packet.header.opcode), " psn ",
+                                        packet.packet.header.psn.value(), " has ", bytes,
+                                        " bytes of payload, not ", due)});
+}
+
+void RequestStream::ResolveEarlyAnswer(bool at_end) {
+  if (next_.Since(early_->psn) > 0) {
+    early_.reset();
+    return;
+  }
+  if (!at_end && amounts_.requests - early_->requests < kEarlyRequests) return;
+  const EarlyAnswer early = *std::exchange(early_, std::nullopt);
+  if (was_incomplete_) return;
+  Finding finding = sink().Make(FindingKind::kViolation, early.time_ns, early.psn);
+  finding.AddFrame(early.frame);
+  finding.rule = "docs/protocol/transport.md, section 3.2";
+  finding.text = absl::StrCat(wire::OpcodeName(early.opcode), " psn ", early.psn.value(),
+                              " answers what was not sent");
+  sink().Add(std::move(finding));
+}
+
+// ---- Findings ----
+
+void RequestStream::ReportDuplicate(const CapturedPacket& packet, uint64_t of_frame,
+                                    LostWhat what) {
+  const wire::Psn psn = packet.packet.header.psn;
+  Finding finding = sink().Make(FindingKind::kDuplicate, packet.time_ns, psn);
+  finding.what = what;
+  finding.AddFrame(of_frame);
+  finding.AddFrame(packet.number);
+  finding.text =
+      absl::StrCat(PacketName(packet.packet.header), " psn ", psn.value(), " came twice (frames ",
+                   of_frame, " and ", packet.number, "): the network made a copy");
+  sink().Add(std::move(finding));
+}
+
+uint32_t RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t overtaker,
+                                         uint32_t known, LostWhat what) {
+  const wire::Psn psn = packet.packet.header.psn;
+  if (Finding* const one = known == 0 ? nullptr : sink().FindNew(known)) {
+    ++one->count;
+    if (what == LostWhat::kRequest) Mark(packet).cause = known;
+    return known;
+  }
+  Finding finding = sink().Make(FindingKind::kReordering, packet.time_ns, psn);
+  finding.what = what;
+  finding.side = what == LostWhat::kRequest ? LostSide::kRequester : LostSide::kResponder;
+  finding.AddFrame(packet.number);
+  finding.AddFrame(overtaker);
+  finding.text = absl::StrCat(PacketName(packet.packet.header), " psn ", psn.value(), " (frame ",
+                              packet.number, ") came behind later packets, of which frame ",
+                              overtaker, " was the first");
+  const uint32_t id = sink().Add(std::move(finding));
+  if (what == LostWhat::kRequest) Mark(packet).cause = id;
+  return id;
+}
+
+}  // namespace uroce::tools::analyze
