@@ -7,6 +7,8 @@ import subprocess
 
 from labs.process import Failed, Process, wait_until
 
+ANSWERS = 20  # Of tcpdump, about its packets.
+
 
 def start_capture(host, path, *arguments):
     capture = Process(host.uroce("capture", "-w", path, *arguments))
@@ -32,11 +34,16 @@ def stop_complete_capture(tcpdump):
 
 def _had_all(tcpdump):
     """As of what it said last: SIGUSR1 has it say how many packets it had and how many there are.
-    The daemon itself may send some more."""
+    The daemon itself may send some more. The kernel also counts packets that came before tcpdump
+    had set its filter, which tcpdump throws away: when it has answered several times without
+    another packet, it had all."""
     tcpdump.signal(signal.SIGUSR1)
     counts = re.findall(r"(\d+) packets? captured, (\d+) packets? received by filter",
                         tcpdump.output())
-    return counts and counts[-1][0] == counts[-1][1] != "0"
+    if not counts or counts[-1][0] == "0":
+        return False
+    return counts[-1][0] == counts[-1][1] or (
+        len(counts) > ANSWERS and len(set(counts[-ANSWERS:])) == 1)
 
 
 @contextlib.contextmanager

@@ -29,15 +29,16 @@ COPIES = ("/etc", *glob.glob("/usr/lib/*/wireshark"))
 
 class Machine:
     """A namespace of network and mounts: with a /run, /var/tmp and /etc that are its own, and the
-    build where the pages have it. Its programs are root's where the page says sudo, and otherwise
-    of a user without privilege."""
+    build and the golden captures where the pages have them. Its programs are root's where the page
+    says sudo, and otherwise of a user without privilege."""
 
     def __init__(self):
         self.namespace = Namespace()
         self.directory = tempfile.mkdtemp(prefix="uroce-e2e-")
         os.chmod(self.directory, 0o711)
-        for name in ("work", "work/build", "work/tools", "bin", "root", "home"):
-            os.mkdir(f"{self.directory}/{name}")
+        for name in ("work", "work/build", "work/tools", "work/tests/golden", "bin", "root",
+                     "home"):
+            os.makedirs(f"{self.directory}/{name}")
         with open(f"{self.directory}/bin/sudo", "w", encoding="ascii") as file:
             file.write(SUDO)
         os.chmod(f"{self.directory}/bin/sudo", 0o755)
@@ -67,6 +68,7 @@ class Machine:
             mount --bind {BUILD} {self.work}/build
             mount -o remount,bind,ro {self.work}/build
             mount --bind {ROOT}/tools {self.work}/tools
+            mount --bind {ROOT}/tests/golden {self.work}/tests/golden
             echo made
             exec sleep infinity"""
 
