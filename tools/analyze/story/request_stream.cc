@@ -277,7 +277,7 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
     facts.original = *mark;
     facts.last_event_ns = std::max(last_progress_ns_, mark->time_ns);
     if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
-    Resend(packet, std::move(facts));
+    Resend(packet, facts);
     Mark(packet).cause = 0;
     return;
   }
@@ -301,7 +301,7 @@ void RequestStream::TakeInGap(const CapturedPacket& packet) {
     facts.gap = gap.packets - static_cast<uint32_t>(psn.Since(gap.first));
     if (IsAnsweredByPackets(wire::InfoOf(facts.opcode))) facts.gap = 1;  // PSNs of its answer.
     if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
-    Resend(packet, std::move(facts));
+    Resend(packet, facts);
   }
   if (IsAnsweredByPackets(wire::InfoOf(packet.packet.header.opcode))) {
     const uint32_t unsure = unsure_packets_;
@@ -359,7 +359,7 @@ void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead&
     }
   }
   facts.last_event_ns = std::max(last_progress_ns_, read.request.time_ns);
-  Resend(packet, std::move(facts));
+  Resend(packet, facts);
   read.request.cause = 0;
   Fill(read.request, packet);
   read.round = psn;
