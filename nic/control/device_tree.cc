@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "nic/base/log.h"
 #include "nic/devices/device_files.h"
@@ -76,53 +77,68 @@ absl::StatusOr<OwnTree> OwnTree::Make(const std::string& path) {
   return OwnTree(path, std::move(directory));
 }
 
-absl::StatusOr<Fd> OwnTree::OpenParent(absl::string_view& name, bool makes_it) const {
-  Fd parent(openat(directory_.get(), ".", kOpenDirectory));
-  for (size_t slash = name.find('/'); parent && slash != name.npos; slash = name.find('/')) {
-    const std::string part(name.substr(0, slash));
-    if (makes_it) mkdirat(parent.get(), part.c_str(), kDirectoryMode);
-    parent = Fd(openat(parent.get(), part.c_str(), kOpenDirectory));
-    name.remove_prefix(slash + 1);
+Fd OwnTree::OpenFolder(absl::string_view name, bool makes_it) const {
+  Fd folder(openat(directory_.get(), ".", kOpenDirectory));
+  for (const absl::string_view part : absl::StrSplit(name, '/', absl::SkipEmpty())) {
+    const std::string its_name(part);
+    Fd next(openat(folder.get(), its_name.c_str(), kOpenDirectory));
+    if (!next && makes_it && mkdirat(folder.get(), its_name.c_str(), kDirectoryMode) == 0) {
+      next = Fd(openat(folder.get(), its_name.c_str(), kOpenDirectory));
+    }
+    folder = std::move(next);
+    if (!folder) break;
   }
-  if (!parent) return SystemError(path_.c_str(), errno);
-  return parent;
+  return folder;
+}
+
+absl::StatusOr<int> OwnTree::FolderOf(absl::string_view& name, bool makes_it) {
+  const size_t slash = name.rfind('/');
+  const absl::string_view folder = slash == name.npos ? "" : name.substr(0, slash);
+  struct stat status {};
+  const bool is_there =
+      last_folder_ && fstat(last_folder_.get(), &status) == 0 && status.st_nlink != 0;
+  if (!is_there || folder != last_folder_name_) {
+    last_folder_ = OpenFolder(folder, makes_it);
+    last_folder_name_ = std::string(folder);
+  }
+  if (!last_folder_) return SystemError(path_.c_str(), errno);
+  if (slash != name.npos) name.remove_prefix(slash + 1);
+  return last_folder_.get();
 }
 
 absl::Status OwnTree::WriteFile(absl::string_view name, absl::string_view text) {
-  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/true);
-  if (!parent.ok()) return parent.status();
+  const absl::StatusOr<int> folder = FolderOf(name, /*makes_it=*/true);
+  if (!folder.ok()) return folder.status();
   const std::string last(name);
   const std::string fresh = last + ".new";
-  const Fd file(openat(parent->get(), fresh.c_str(),
+  const Fd file(openat(*folder, fresh.c_str(),
                        O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   const ssize_t written = file ? write(file.get(), text.data(), text.size()) : -1;
   if (written < 0) return SystemError(path_.c_str(), errno);
   if (written != static_cast<ssize_t>(text.size())) return SystemError(path_.c_str(), ENOSPC);
-  if (renameat(parent->get(), fresh.c_str(), parent->get(), last.c_str()) == 0) {
-    return absl::OkStatus();
-  }
+  if (renameat(*folder, fresh.c_str(), *folder, last.c_str()) == 0) return absl::OkStatus();
   return SystemError(path_.c_str(), errno);
 }
 
-absl::StatusOr<Fd> OwnTree::Open(absl::string_view name) const {
-  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/false);
-  if (!parent.ok()) return parent.status();
-  Fd file(openat(parent->get(), std::string(name).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+absl::StatusOr<Fd> OwnTree::Open(absl::string_view name) {
+  const absl::StatusOr<int> folder = FolderOf(name, /*makes_it=*/false);
+  if (!folder.ok()) return folder.status();
+  Fd file(openat(*folder, std::string(name).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!file) return SystemError(path_.c_str(), errno);
   return file;
 }
 
 absl::Status OwnTree::Link(absl::string_view name, const std::string& target) {
-  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/true);
-  if (!parent.ok()) return parent.status();
+  const absl::StatusOr<int> folder = FolderOf(name, /*makes_it=*/true);
+  if (!folder.ok()) return folder.status();
   const bool is_there =
-      symlinkat(target.c_str(), parent->get(), std::string(name).c_str()) == 0 || errno == EEXIST;
+      symlinkat(target.c_str(), *folder, std::string(name).c_str()) == 0 || errno == EEXIST;
   return is_there ? absl::OkStatus() : SystemError(path_.c_str(), errno);
 }
 
 void OwnTree::Remove(absl::string_view name) {
-  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/false);
-  if (parent.ok()) RemoveAt(parent->get(), std::string(name));
+  const absl::StatusOr<int> folder = FolderOf(name, /*makes_it=*/false);
+  if (folder.ok()) RemoveAt(*folder, std::string(name));
 }
 
 OwnTree::~OwnTree() {

@@ -29,7 +29,7 @@ class OwnTree {
   /// Writes a file, and makes its directories. A reader sees the former text or the new one.
   absl::Status WriteFile(absl::string_view name, absl::string_view text);
   /// Opens a file for reading and writing. `name` must be a file.
-  absl::StatusOr<Fd> Open(absl::string_view name) const;
+  absl::StatusOr<Fd> Open(absl::string_view name);
   /// Makes a symbolic link to `target`. An existing one stays.
   absl::Status Link(absl::string_view name, const std::string& target);
   /// Removes a file or a directory with all that is in it.
@@ -37,11 +37,15 @@ class OwnTree {
 
  private:
   explicit OwnTree(std::string path, Fd directory);
-  /// Opens the directory that holds `name`, and reduces `name` to its last part.
-  absl::StatusOr<Fd> OpenParent(absl::string_view& name, bool makes_it) const;
+  /// Empty, with errno, if it cannot be opened.
+  Fd OpenFolder(absl::string_view name, bool makes_it) const;
+  /// The directory that holds `name`, open until the next call; reduces `name` to its last part.
+  absl::StatusOr<int> FolderOf(absl::string_view& name, bool makes_it);
 
   std::string path_;
   Fd directory_;
+  Fd last_folder_;  ///< Of the last call: files that are written in turn often share theirs.
+  std::string last_folder_name_;
 };
 
 }  // namespace uroce
