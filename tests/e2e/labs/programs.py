@@ -128,7 +128,8 @@ def ucx_perftest(lab, transport, test, *flags, timeout_s=90):
 
 class DataCheck:
     """verbs_check with an end on each host, in two processes. `ongoing`: they send until `finish`
-    is called, however fast the machine is. `prefix`: what starts them, as another user perhaps."""
+    is called, however fast the machine is. `prefix`: what starts them, as another user perhaps.
+    Each end computes from the seed what the other one sends."""
 
     def __init__(self, lab, *flags, version=4, ongoing=False, prefix=()):
         self._lab = lab
@@ -143,8 +144,9 @@ class DataCheck:
                     "--exchange", host.seen(self._exchange.name),
                     "--device-a", lab.a.device, "--device-b", lab.b.device,
                     "--gid-a", lab.a.gid_index(version), "--gid-b", lab.b.gid_index(version),
-                    *flags]
+                    "--seed", own_seed, *flags]
 
+        own_seed = seed()
         self._ends = [lab.a.start(*program(lab.a, 0)), lab.b.start(*program(lab.b, 1))]
 
     def wait_for_end_on(self, host, timeout_s=60):

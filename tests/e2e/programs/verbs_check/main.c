@@ -12,11 +12,13 @@
 #include "errors.h"
 #include "traffic.h"
 
+#define NO_SEED UINT64_MAX
+
 static const char kUsage[] =
     "usage: verbs_check [OPTION...]\n"
     "  --device-a NAME --device-b NAME   devices of the two ends (uroce0, uroce1)\n"
     "  --gid-a INDEX --gid-b INDEX       their GIDs (1)\n"
-    "  --role 0|1                        only this end; the other is another process\n"
+    "  --role 0|1                        only this end; the other has the same --seed\n"
     "  --exchange DIRECTORY              where the ends meet, empty at the start\n"
     "  --service rc|uc|ud|xrc\n"
     "  --srq                             receives are posted to a shared receive queue\n"
@@ -119,7 +121,7 @@ static void set_option(struct vc_options* options, const char** errors, int opti
       options->exchange = value;
       return;
     case 's':
-      options->seed = number(value, UINT64_MAX);
+      options->seed = number(value, NO_SEED - 1);
       return;
     case 'o':
       options->ops = number(value, UINT64_MAX);
@@ -188,7 +190,7 @@ int main(int argc, char** argv) {
                                .role = -1,
                                .rxe_end = -1,
                                .type = IBV_QPT_RC,
-                               .seed = (uint64_t)time(NULL),
+                               .seed = NO_SEED,
                                .ops = 1000,
                                .max_bytes = 300000,
                                .ack_timeout = 14,
@@ -199,6 +201,11 @@ int main(int argc, char** argv) {
   for (int option; (option = getopt_long(argc, argv, "h", kOptions, NULL)) != -1;) {
     set_option(&options, &errors, option, optarg);
   }
+  if (options.role >= 0 && options.seed == NO_SEED) {
+    fprintf(stderr, "verbs_check: two processes need the same --seed\n");
+    return 2;
+  }
+  if (options.seed == NO_SEED) options.seed = (uint64_t)time(NULL);
   char own_directory[] = "/tmp/verbs_check-XXXXXX";
   if (!options.exchange && !mkdtemp(own_directory)) {
     perror("verbs_check: mkdtemp");
