@@ -9,6 +9,7 @@ import builds
 import linters
 import nightly
 import suites
+from progress import cpu_seconds
 from results import Results
 
 STEPS = {
@@ -55,9 +56,10 @@ def main(arguments):
         if options.steps and name not in options.steps:
             continue
         print(f"== {name}", flush=True)
-        begin = time.monotonic()
+        begin, cpu = time.monotonic(), cpu_seconds()
         blocked = step(results, options) is False
-        print(f"== {name}: {time.monotonic() - begin:.0f} s, so far {results}", flush=True)
+        print(f"== {name}: {time.monotonic() - begin:.0f} s, CPU {cpu_seconds() - cpu:.0f} s, "
+              f"so far {results}", flush=True)
         if blocked:
             break  # Nothing behind it could run.
     results.print_details()

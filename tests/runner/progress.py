@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A line each minute that says how far a step is, and commands that count what they do."""
 import re
+import resource
 import subprocess
 import sys
 import threading
@@ -11,6 +12,12 @@ ROOT = Path(__file__).resolve().parents[2]
 INTERVAL_S = 60
 # Of ninja ("[12/618] Compiling ...") and of meson test ("12/90 uroce:wire / wire  OK").
 COUNT = re.compile(r"^\[?\s*(\d+)/(\d+)[\] ]")
+
+
+def cpu_seconds():
+    """What this process and those that it has waited for have computed."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(its.ru_utime + its.ru_stime for its in used)
 
 
 class Progress:

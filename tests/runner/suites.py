@@ -7,7 +7,7 @@ import time
 import unittest
 
 from parallel import run_in_parallel
-from progress import ROOT, Progress
+from progress import ROOT, Progress, cpu_seconds
 
 
 class CountingResult(unittest.TestResult):
@@ -18,10 +18,12 @@ class CountingResult(unittest.TestResult):
         self._results = results
         self._progress = progress
         self._begin = 0.0
+        self._cpu = 0.0
 
     def startTest(self, test):
         super().startTest(test)
         self._begin = time.monotonic()
+        self._cpu = cpu_seconds()
         self._progress.current = test.id()
 
     def stopTest(self, test):
@@ -30,7 +32,8 @@ class CountingResult(unittest.TestResult):
 
     def addSuccess(self, test):
         self._results.add_pass()
-        print(f"   ok {test.id()} ({time.monotonic() - self._begin:.1f} s)", flush=True)
+        print(f"   ok {test.id()} ({time.monotonic() - self._begin:.1f} s, CPU "
+              f"{cpu_seconds() - self._cpu:.1f} s)", flush=True)
 
     def addFailure(self, test, err):
         super().addFailure(test, err)
