@@ -92,7 +92,8 @@ class Guest(Host):
     def verbs(self, *program):
         return self.shell(shlex.join(map(str, program)))
 
-    def start(self, *program):
+    def start(self, *program, preload=None):
+        """`preload` is for this machine alone."""
         return GuestProcess(self, program)
 
     def is_listening(self, program, port):

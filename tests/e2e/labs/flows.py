@@ -2,7 +2,7 @@
 """perftest from several hosts of a lab to one, all at once and without end."""
 import time
 
-from labs.lab import next_port
+from labs.lab import PATIENT_CLOCK, next_port
 from labs.process import Failed, wait_until
 from labs.programs import perftest_rows
 
@@ -27,10 +27,10 @@ class Flows:
             return ["stdbuf", "-oL", tool, "-d", host.device, "-x", host.gid_index(), "-p", port,
                     "-F", "-u", 18, "--run_infinitely", "-D", 1, "--report_gbits", *flags]
 
-        server = to.start(*program(to))
+        server = to.start(*program(to), preload=PATIENT_CLOCK)
         self._programs.append(server)
         wait_until(lambda: to.is_listening(server, port), "a listener", timeout_s=60)
-        client = source.start(*program(source), lab.tcp_address(to))
+        client = source.start(*program(source), lab.tcp_address(to), preload=PATIENT_CLOCK)
         self._programs.append(client)
         # Datagrams that were lost count for their sender: what has arrived the receiver knows.
         self._meters.append(server if "UD" in flags else client)

@@ -17,6 +17,8 @@ BUILD = ROOT / os.environ.get("UROCE_BUILD", "build")
 UROCED = BUILD / "nic" / "uroced"
 UROCE = BUILD / "tools" / "uroce"
 VERBS_CHECK = BUILD / "tests" / "e2e" / "verbs_check"
+# Has perftest sleep where it would compare two clocks for a fifth of a second.
+PATIENT_CLOCK = BUILD / "tests" / "e2e" / "patient_clock.so"
 LONG = bool(os.environ.get("UROCE_E2E_LONG"))
 
 # Starts a program as the user nobody, without any capability.
@@ -88,8 +90,9 @@ class Host:
         """A program as it runs on the daemon's devices."""
         return self.uroce("run", "--", *program)
 
-    def start(self, *program):
-        return Process(self.verbs(*program))
+    def start(self, *program, preload=None):
+        words = self.verbs(*program)
+        return Process(["env", f"LD_PRELOAD={preload}", *words] if preload else words)
 
     def run(self, *program, timeout_s=60):
         return run(self.verbs(*program), timeout_s)
@@ -204,15 +207,15 @@ class Lab:
         finally:
             self.tear_down()
 
-    def run_pair(self, server_program, client_program, port, timeout_s=60):
+    def run_pair(self, server_program, client_program, port, timeout_s=60, preload=None):
         """Runs a server on `a` and, when it listens on `port`, its client on `b`; both must
         succeed. Returns their outputs."""
-        server = self.a.start(*server_program)
+        server = self.a.start(*server_program, preload=preload)
         client = None
         try:
             wait_until(lambda: not server.running() or self.a.is_listening(server, port),
                        f"a listener on {port}: {' '.join(server.command)}", timeout_s=60)
-            client = self.b.start(*client_program)
+            client = self.b.start(*client_program, preload=preload)
             try:
                 client_output = client.expect_success(timeout_s)
                 return server.expect_success(timeout_s), client_output
@@ -299,6 +302,6 @@ class MixedLab(UdpLab):
         return super()._add_daemon(namespace, *arguments)
 
 
-__all__ = ["BUILD", "LONG", "ROOT", "UNPRIVILEGED", "UROCE", "UROCED", "VERBS_CHECK", "Daemon",
-           "Host", "Lab", "MixedLab", "UdpLab", "VethLab", "WireLab", "find_list", "flatten",
-           "next_port", "run", "run_status", "use_ports_from"]
+__all__ = ["BUILD", "LONG", "PATIENT_CLOCK", "ROOT", "UNPRIVILEGED", "UROCE", "UROCED",
+           "VERBS_CHECK", "Daemon", "Host", "Lab", "MixedLab", "UdpLab", "VethLab", "WireLab",
+           "find_list", "flatten", "next_port", "run", "run_status", "use_ports_from"]

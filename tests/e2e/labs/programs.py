@@ -4,7 +4,7 @@ import os
 import pathlib
 import tempfile
 
-from labs.lab import VERBS_CHECK, find_list, next_port
+from labs.lab import PATIENT_CLOCK, VERBS_CHECK, find_list, next_port
 from labs.process import Failed, wait_until
 
 # A script of a shell: a ping-pong between the two NICs of a daemon, on the network of this machine.
@@ -68,7 +68,7 @@ def perftest(lab, tool, *flags, version=4, timeout_s=90):
         return [tool, "-d", host.device, "-x", host.gid_index(version), "-p", port, "-F", *flags]
 
     _, output = lab.run_pair(program(lab.a), [*program(lab.b), lab.server_address], port,
-                             timeout_s)
+                             timeout_s, PATIENT_CLOCK)
     rows = perftest_rows(output)
     if not rows:
         raise Failed(f"{tool} {flags} printed no numbers:\n{output}")
