@@ -1,27 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs under test: started, watched and always ended, by their process id."""
-import ctypes
 import glob
 import os
-import signal
+import select
 import subprocess
 import tempfile
 import time
 import weakref
 
-_PR_SET_PDEATHSIG = 1
 # Deadlines are for a loaded machine; one that is slower by nature, as an emulated one, says by how
 # much.
 PATIENCE = float(os.environ.get("UROCE_E2E_PATIENCE", "1"))
-_libc = ctypes.CDLL(None, use_errno=True)
+# Programs end with this process. With a function between fork and exec, Python would copy its own
+# address space for each.
+_TIED = ("setpriv", "--pdeathsig", "KILL", "--")
+_IN_MEMORY = "/dev/shm"
+_LEAST_FREE_BYTES = 1 << 30
 
 
-def _die_with_parent():
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def _is_fit_for_labs(place):
+    """Programs run from there, and captures lie there."""
+    try:
+        system = os.statvfs(place)
+    except OSError:
+        return False
+    return (not system.f_flag & os.ST_NOEXEC
+            and system.f_bavail * system.f_frsize >= _LEAST_FREE_BYTES)
+
+
+# A daemon makes some 350 files, which takes some file systems of disks a fifth of a second.
+if _is_fit_for_labs(_IN_MEMORY):
+    tempfile.tempdir = _IN_MEMORY
 
 
 class Failed(AssertionError):
     """A program did not do what it should; the text holds what it said."""
+
+
+class Patience:
+    """Time to wait for something. A machine that stands still, as a virtual one does at times, lets
+    nothing go on: between two looks a second passes at most."""
+
+    def __init__(self, seconds):
+        self._left = seconds * PATIENCE
+        self._last = time.monotonic()
+
+    def is_over(self):
+        now = time.monotonic()
+        self._left -= min(now - self._last, 1)
+        self._last = now
+        return self._left < 0
 
 
 class Process:
@@ -33,8 +61,8 @@ class Process:
         self.command = [str(word) for word in command]
         self._output = tempfile.TemporaryFile()
         self._popen = subprocess.Popen(
-            self.command, stdin=subprocess.DEVNULL, stdout=stdout or self._output,
-            stderr=self._output, env=env, preexec_fn=_die_with_parent)
+            [*_TIED, *self.command], stdin=subprocess.DEVNULL, stdout=stdout or self._output,
+            stderr=self._output, env=env)
         self.pid = self._popen.pid
         Process.started.add(self)
 
@@ -48,13 +76,21 @@ class Process:
 
     def wait(self, timeout_s):
         """The exit status; a program that takes longer is killed and has failed."""
+        if not self.running():
+            return self._popen.returncode
+        patience, end = Patience(timeout_s), select.poll()
+        pidfd = os.pidfd_open(self.pid)
         try:
-            return self._popen.wait(timeout_s * PATIENCE)
-        except subprocess.TimeoutExpired:
-            threads = where_threads_wait(self.pid)
-            self.kill()
-            raise Failed(
-                f"still running after {timeout_s} s: {self.describe()}\n{threads}") from None
+            end.register(pidfd, select.POLLIN)
+            while self.running():
+                if patience.is_over():
+                    threads = where_threads_wait(self.pid)
+                    self.kill()
+                    raise Failed(f"still running after {timeout_s} s: {self.describe()}\n{threads}")
+                end.poll(500)
+        finally:
+            os.close(pidfd)
+        return self._popen.returncode
 
     def expect_success(self, timeout_s):
         status = self.wait(timeout_s)
@@ -103,14 +139,17 @@ def run_status(command, timeout_s=60, env=None):
 
 
 def wait_until(condition, what, timeout_s=60.0):
-    """Polls until `condition` holds. The limit is for what hangs: machines stand for seconds."""
-    timeout_s *= PATIENCE
-    deadline = time.monotonic() + timeout_s
-    while not (result := condition()):
-        if time.monotonic() > deadline:
+    """Polls until `condition` holds, for a third of the time at most: a look may take programs. The
+    limit is for what hangs: machines stand for seconds."""
+    patience = Patience(timeout_s)
+    while True:
+        begin = time.monotonic()
+        if result := condition():
+            return result
+        took = time.monotonic() - begin
+        if patience.is_over():
             raise Failed(f"waited {timeout_s} s in vain for {what}\n{describe_running()}")
-        time.sleep(0.01)
-    return result
+        time.sleep(min(max(0.01, 2 * took), 0.1))
 
 
 def is_listening(pid, port):
