@@ -13,8 +13,8 @@ from labs.programs import pingpong, seed
 HOSTILE = BUILD / "tests" / "e2e" / "hostile"
 # What the kernel counts for a user, fds under way for instance, is the daemon's own otherwise.
 UNTRUSTED = ("setpriv", "--reuid=61000", "--regid=61000", "--clear-groups")
-SECONDS = int(os.environ.get("UROCE_E2E_SECONDS", "600" if LONG else "8"))
-MOST_ROUNDS = 8  # Of so many seconds: a slow machine takes more for the same attacks.
+SECONDS = int(os.environ.get("UROCE_E2E_SECONDS", "600" if LONG else "4"))
+MOST_ROUNDS = 16  # Of so many seconds: a slow machine takes more for the same attacks.
 SIGNS = ("sq_corrupt", "rq_corrupt", "req_cqe_error")
 
 

@@ -12,7 +12,7 @@ from labs.lab import LONG
 from labs.process import Failed
 from labs.programs import pingpong, seed
 
-KILLS = 1000 if LONG else 30
+KILLS = 1000 if LONG else 15
 DAEMON_KILLS = 100 if LONG else 1
 
 

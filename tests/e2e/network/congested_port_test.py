@@ -13,7 +13,7 @@ from labs.switch_lab import SwitchLab
 
 RECEIVER = 0
 PORT_BPS = 200_000_000  # So slow that a busy machine fills it, too.
-DATA_OPS = 3000 if LONG else 200
+DATA_OPS = 3000 if LONG else 100
 WRITE = ("ib_write_bw", "-s", 65536)
 READ = ("ib_read_bw", "-s", 65536)
 DATAGRAMS = ("ib_send_bw", "-c", "UD", "-s", 4096)

@@ -47,7 +47,7 @@ class ReservedBitsTest(unittest.TestCase):
     def test_all_are_zero_under_loss(self):
         number = seed()
         print(f"   faults with seed {number}", flush=True)
-        packets = self.packets_of(lambda lab: data_check(lab, "--seed", number, "--ops", 1000),
+        packets = self.packets_of(lambda lab: data_check(lab, "--seed", number, "--ops", 250),
                                   "--fault", f"uroce0:drop=0.02,reorder=0.01,seed={number}")
         syndromes = {packet.frame[packet.bth + 12] for packet in packets if packet.opcode == 0x11}
         self.assertIn(NAK_SEQUENCE, syndromes, "nothing was lost")

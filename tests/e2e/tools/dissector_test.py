@@ -71,8 +71,18 @@ class DissectorTest(unittest.TestCase):
         return done.stdout
 
     def values(self, frame, *fields):
+        return self.rows([frame], *fields)[0]
+
+    def rows(self, frames, *fields):
+        """Of each frame the values of the fields."""
         words = [word for field in fields for word in ("-e", field)]
-        return self.tshark([frame], "-T", "fields", *words).rstrip("\n").split("\t")
+        lines = self.tshark(frames, "-T", "fields", *words).split("\n")[:-1]
+        self.assertEqual(len(lines), len(frames))
+        return [line.split("\t") for line in lines]
+
+    def numbers(self, frames, condition):
+        """Which frames meet a condition of Wireshark's: 1 is the first."""
+        return self.tshark(frames, "-Y", condition, "-T", "fields", "-e", "frame.number").split()
 
     def test_folder_is_the_one_of_wireshark(self):
         folders = run(["env", f"HOME={self.home}", "tshark", "-G", "folders"])
@@ -121,31 +131,34 @@ class DissectorTest(unittest.TestCase):
 
     def test_what_cannot_be_right_is_said(self):
         whole = acknowledgement(0xD1, 1, 40, [0, 0])
-        for frame in (acknowledgement(0xD1, 1, 40, [0]), acknowledgement(0xD1, 1, 0, []),
-                      acknowledgement(0xD1, 1, 65535, [0, 0]),
-                      frame_v4(*ENDS, bth(0xD1, QPN, 1) + AETH)):
-            self.assertTrue(self.tshark([frame], "-Y", "uroce.malformed"), frame.hex())
-        self.assertEqual(self.tshark([whole], "-Y", "uroce.malformed"), "")
+        frames = [acknowledgement(0xD1, 1, 40, [0]), acknowledgement(0xD1, 1, 0, []),
+                  acknowledgement(0xD1, 1, 65535, [0, 0]),
+                  frame_v4(*ENDS, bth(0xD1, QPN, 1) + AETH), whole]
+        self.assertEqual(self.numbers(frames, "uroce.malformed"), ["1", "2", "3", "4"])
 
     def test_capabilities_are_read(self):
         fields = ("uroce.mad.method", "uroce.mad.status", "uroce.mad.transaction",
                   "uroce.mad.version", "uroce.mad.features.selective_repeat",
                   "uroce.mad.instance")
-        self.assertEqual(self.values(capabilities(0x01), *fields),
-                         ["0x01", "0x0000", "0x0102030405060708", "1", "1", "0x000000000000abcd"])
-        self.assertEqual(self.values(capabilities(0x81, features=0), *fields)[4], "0")
-        self.assertEqual(self.values(capabilities(0x81, status=0x0C), *fields),
-                         ["0x81", "0x000c", "0x0102030405060708", "", "", ""])
+        asked, without, unknown = self.rows(
+            [capabilities(0x01), capabilities(0x81, features=0), capabilities(0x81, status=0x0C)],
+            *fields)
+        self.assertEqual(asked, ["0x01", "0x0000", "0x0102030405060708", "1", "1",
+                                 "0x000000000000abcd"])
+        self.assertEqual(without[4], "0")
+        self.assertEqual(unknown, ["0x81", "0x000c", "0x0102030405060708", "", "", ""])
 
     def test_waits_of_hosts_are_read(self):
         # pipeline/wire/packet.h: (4 + f) * 2^e * 8 us.
+        frames, expected = [], []
         for code, us in ((1, 40), (4, 64), (7, 112), (0x3F, 1835008)):
             for opcode in (0x11, 0xD1):
                 packet = bytearray(bth(opcode, QPN, 77))
                 packet[4] |= code
                 body = AETH + (struct.pack("!HHI", 0, 1, 0) if opcode == 0xD1 else b"")
-                frame = frame_v4(*ENDS, bytes(packet) + body)
-                self.assertEqual(self.values(frame, "uroce.host_delay"), [str(us)])
+                frames.append(frame_v4(*ENDS, bytes(packet) + body))
+                expected.append([str(us)])
+        self.assertEqual(self.rows(frames, "uroce.host_delay"), expected)
         self.assertEqual(self.tshark(STANDARD, "-Y", "uroce.host_delay"), "")
 
     def test_notifications_are_named(self):
@@ -154,10 +167,9 @@ class DissectorTest(unittest.TestCase):
         frame = frame_v4(*ENDS, bytes(packet) + bytes(16))
         self.assertEqual(self.values(frame, "uroce.cnp.qp", "uroce.host_delay"), ["0x000123", ""])
         self.assertIn("Congestion Notification (CNP) QP=0x000123", self.tshark([frame]))
-        self.assertEqual(self.tshark([frame], "-Y", "uroce.malformed"), "")
         packet[4] = 0
-        frame = frame_v4(*ENDS, bytes(packet) + bytes(16))
-        self.assertTrue(self.tshark([frame], "-Y", "uroce.malformed"))
+        wrong = frame_v4(*ENDS, bytes(packet) + bytes(16))
+        self.assertEqual(self.numbers([frame, wrong], "uroce.malformed"), ["2"])
 
     def test_packets_of_the_standard_look_as_without_it(self):
         for arguments in ((), ("-V",)):
