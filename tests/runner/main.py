@@ -35,13 +35,14 @@ def parse(arguments):
     parser.add_argument("-k", dest="pattern", default="",
                         help="only end-to-end tests whose name holds this")
     parser.add_argument("-j", dest="jobs", type=int, default=0,
-                        help="end-to-end tests at a time; default: one for each CPU, four at most, "
-                             "and with --long one")
+                        help="end-to-end tests at a time; default: two for each CPU, eight at "
+                             "most, and with --long one")
     parser.add_argument("--long", action="store_true",
                         help="end-to-end tests at full length, AddressSanitizer in all rooms, "
                              "clang-tidy on all sources")
     options = parser.parse_args(arguments)
-    options.jobs = options.jobs or (1 if options.long else min(len(os.sched_getaffinity(0)), 4))
+    options.jobs = options.jobs or (1 if options.long
+                                    else min(2 * len(os.sched_getaffinity(0)), 8))
     unknown = [step for step in options.steps if step not in steps]
     if unknown:
         parser.error(f"unknown step {unknown[0]}")

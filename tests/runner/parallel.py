@@ -48,10 +48,11 @@ class Events:
         self._tell("current", name)
 
 
-def work(number, names, groups, run_group, events, following):
+def work(number, names, groups, prepare, run_group, events, following):
     """Takes one group after the other, until there are no more."""
-    if "lab" in sys.modules:
-        sys.modules["lab"].use_ports_from(FIRST_PORT + number * PORTS_OF_A_WORKER)
+    prepare()
+    if "labs.lab" in sys.modules:
+        sys.modules["labs.lab"].use_ports_from(FIRST_PORT + number * PORTS_OF_A_WORKER)
     told = Events(events)
     while True:
         with following.get_lock():
@@ -71,15 +72,15 @@ def read_seconds(path):
         return {}
 
 
-def run_in_parallel(results, progress, groups, jobs, run_group, record):
-    """Runs `groups`, suites by their names, those that took longest before first. `record` is the
-    file that says how long they take."""
+def run_in_parallel(results, progress, groups, jobs, prepare, run_group, record):
+    """Runs `groups`, suites by their names, those that took longest before first. Each process
+    calls `prepare` before. `record` is the file that says how long they take."""
     seconds = read_seconds(record)
     names = sorted(groups, key=lambda name: -seconds.get(name, 0))
     context = multiprocessing.get_context("fork")
     events, following = context.Queue(), context.Value("i", 0)
     workers = [context.Process(target=work, daemon=True, args=(
-        number, names, groups, run_group, events, following)) for number in range(jobs)]
+        number, names, groups, prepare, run_group, events, following)) for number in range(jobs)]
     for worker in workers:
         worker.start()
     are_over = False

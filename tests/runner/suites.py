@@ -6,6 +6,7 @@ import sys
 import time
 import unittest
 
+from drivers import DriversOfPackage
 from parallel import run_in_parallel
 from progress import ROOT, Progress, cpu_seconds
 
@@ -122,7 +123,8 @@ def run_e2e(results, options):
             return
         groups = {}
         add_to_groups(groups, chosen)
-        run_in_parallel(results, progress, groups, options.jobs, run_group,
+        drivers = DriversOfPackage(ROOT / "build" / "e2e-drivers")
+        run_in_parallel(results, progress, groups, options.jobs, drivers.use, run_group,
                         ROOT / "build" / "e2e-seconds")
 
 
