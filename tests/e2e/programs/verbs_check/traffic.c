@@ -205,10 +205,9 @@ static void check_equal(const struct traffic* traffic, const char* what, const u
 
 static void check_untouched(const struct traffic* traffic, const char* what, const uint8_t* bytes,
                             uint64_t length) {
-  for (uint64_t i = 0; i < length; ++i) {
-    if (bytes[i] != UNTOUCHED) {
-      vc_die(&traffic->side, "round %u: %s wrote past its end", traffic->round_number, what);
-    }
+  /* All are equal when each is equal to the one behind it; memcmp looks at many at a time. */
+  if (length && (bytes[0] != UNTOUCHED || memcmp(bytes, bytes + 1, length - 1) != 0)) {
+    vc_die(&traffic->side, "round %u: %s wrote past its end", traffic->round_number, what);
   }
 }
 
