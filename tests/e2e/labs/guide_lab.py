@@ -46,7 +46,8 @@ class Machine:
         for name in ("work", "home"):
             os.chown(f"{self.directory}/{name}", UID, UID)
         self.preludes = {True: [], False: []}
-        self._holder = Process(self.namespace.command(["sh", "-ec", self._mounts()]))
+        self._holder = Process(self.namespace.command(
+            ["unshare", "--mount", "sh", "-ec", self._mounts()]))
         try:
             wait_until(self._is_made, "the mounts of a machine")
         except Failed:

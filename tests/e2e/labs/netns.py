@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network namespaces of this run, and a veth pair between two of them."""
 import os
+import pathlib
 import re
 import subprocess
 
-from labs.process import wait_until
+from labs.process import Process, wait_until
 
 PREFIX = "uroce-e2e-"
 _count = 0
@@ -39,6 +40,7 @@ class Namespace:
         _count += 1
         self.name = f"{PREFIX}{os.getpid()}-{_count}"
         ip("netns", "add", self.name)
+        self._holder = self._hold_mounts()
         self.ip("link", "set", "lo", "up")
         # Addresses may be used at once, without waiting whether another host has them too.
         self.run(["sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/default/dad_transmits"])
@@ -46,14 +48,26 @@ class Namespace:
     def ip(self, *arguments):
         return ip("-n", self.name, *arguments)
 
+    def _hold_mounts(self):
+        """A process with a /sys that shows the namespace. `ip netns exec` would mount one for each
+        command, whose end waits 30 ms for the end of the mount."""
+        holder = Process(["ip", "netns", "exec", self.name, "sleep", "infinity"])
+        comm = pathlib.Path(f"/proc/{holder.pid}/comm")
+        wait_until(lambda: not holder.running() or comm.read_text(encoding="ascii") == "sleep\n",
+                   "the mounts of a namespace")
+        return holder
+
     def command(self, words):
         """`words` as a command that runs in the namespace, with a /sys that shows it."""
-        return ["ip", "netns", "exec", self.name, *map(str, words)]
+        return ["nsenter", f"--target={self._holder.pid}", "--mount", "--net",
+                f"--wdns={os.getcwd()}", *map(str, words)]
 
     def run(self, words):
         subprocess.run(self.command(words), check=True, stdin=subprocess.DEVNULL)
 
     def remove(self):
+        if self._holder:
+            self._holder.kill()
         ip("netns", "del", self.name)
 
 
@@ -61,6 +75,9 @@ class BareNamespace(Namespace):
     """Its programs keep the mounts of this process. A mount that goes waits until every thread has
     left what RCU guards in the kernel: `ip netns exec` hung for minutes where threads of nice 19
     did not get to run."""
+
+    def _hold_mounts(self):
+        return None
 
     def command(self, words):
         return ["nsenter", f"--net=/run/netns/{self.name}", *map(str, words)]

@@ -14,7 +14,7 @@ EXTCAP = BUILD / "tools" / "uroce-extcap"
 
 class ExtcapTest(unittest.TestCase):
     """Root's Wireshark looks into one folder of the system only; here another one is mounted over
-    it, in the mount namespace that `ip netns exec` makes for a command."""
+    it, in a mount namespace of each command."""
 
     @classmethod
     def setUpClass(cls):
@@ -30,7 +30,7 @@ class ExtcapTest(unittest.TestCase):
         """A command for which uroce-extcap is in Wireshark's folder."""
         return self.lab.a.namespace.command(
             ["env", f"UROCE_SOCKET={socket or self.lab.a.daemon.socket}",
-             f"HOME={self.lab.directory}", "sh", "-c",
+             f"HOME={self.lab.directory}", "unshare", "--mount", "sh", "-c",
              f"mount --bind {self.folder} {self.system_folder} && exec \"$@\"", "sh", *words])
 
     def tshark_captures(self, *flags):
