@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,9 +33,6 @@ absl::Status Complain(const Setting& setting, absl::string_view what);
 
 /// Errors: two of the setting's fields have the same key.
 absl::Status CheckKeysDiffer(const Setting& setting);
-
-/// Parses a number with an optional suffix: K is 10^3, M is 10^6, G is 10^9.
-std::optional<uint64_t> ParseAmount(absl::string_view text);
 
 /// Parses a rate in bits per second, 1M to 400G. Errors: one line that says what would be right.
 absl::Status ParseRate(absl::string_view text, uint64_t& rate_bps);

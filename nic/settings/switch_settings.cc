@@ -2,17 +2,16 @@
 #include "nic/settings/switch_settings.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "nic/settings/congestion_settings.h"
 #include "nic/settings/port_settings.h"
 #include "nic/settings/setting.h"
+#include "pipeline/os/amount.h"
 #include "pipeline/os/suggestion.h"
 
 namespace uroce::nic {
@@ -50,14 +49,6 @@ absl::Status SetBuffer(absl::string_view value, uint64_t& buffer_bytes) {
   }
   buffer_bytes = *parsed;
   return absl::OkStatus();
-}
-
-std::optional<double> ParsePercent(absl::string_view text) {
-  double percent = 0;
-  if (!absl::ConsumeSuffix(&text, "%") || !absl::SimpleAtod(text, &percent)) return std::nullopt;
-  const bool in_range = percent >= 0 && percent <= 100;
-  if (!in_range) return std::nullopt;
-  return percent / 100;
 }
 
 absl::Status SetEcn(absl::string_view value, fabric::EcnConfig& ecn) {
@@ -256,9 +247,6 @@ absl::Status FinishSwitches(std::vector<SwitchSettings>& switches) {
   return absl::OkStatus();
 }
 
-// After a pause is decided these still arrive: a frame while the pause waits for the line, what is
-// sent while the pause is on its way, what is on its way then, and the sender's current frame. One
-// frame more is to spare.
 absl::StatusOr<fabric::PfcConfig> PfcOf(const PfcSettings& pfc, uint64_t buffer_bytes,
                                         uint32_t ports, const fabric::LinkConfig& link,
                                         uint32_t mtu_bytes) {
@@ -266,19 +254,14 @@ absl::StatusOr<fabric::PfcConfig> PfcOf(const PfcSettings& pfc, uint64_t buffer_
   if (pfc.mode == PfcSettings::Mode::kGiven) {
     return fabric::PfcConfig{.on = true, .xoff_bytes = pfc.xoff_bytes, .xon_bytes = pfc.xon_bytes};
   }
-  const uint64_t frame_bytes = mtu_bytes + kEthernetBytes;
-  const uint64_t on_the_way =
-      2 * static_cast<uint64_t>(link.delay.count()) * (link.rate_bps / 1'000'000) / 8'000;
-  const uint64_t headroom = on_the_way + 3 * frame_bytes;
-  const uint64_t share = buffer_bytes / std::max(ports, 1u);
-  if (share < headroom + 2 * frame_bytes) {
-    return Bad("pfc", "on",
-               absl::StrCat("a buffer of ", buffer_bytes, " bytes is too small for ", ports,
-                            " ports with this rate and delay; buffer=",
-                            (headroom + 2 * frame_bytes) * ports / 1'000 + 1, "K will do"));
-  }
-  const auto xoff = static_cast<uint32_t>(std::min<uint64_t>(share - headroom, UINT32_MAX));
-  return fabric::PfcConfig{.on = true, .xoff_bytes = xoff, .xon_bytes = xoff / 4 * 3};
+  const uint32_t frame_bytes = mtu_bytes + kEthernetBytes;
+  const fabric::PfcConfig config = fabric::LosslessPfc(buffer_bytes, ports, link, frame_bytes);
+  if (config.on) return config;
+  return Bad(
+      "pfc", "on",
+      absl::StrCat("a buffer of ", buffer_bytes, " bytes is too small for ", ports,
+                   " ports with this rate and delay; buffer=",
+                   fabric::LeastPfcShare(link, frame_bytes) * ports / 1'000 + 1, "K will do"));
 }
 
 absl::StatusOr<SwitchChange> ParseSwitchChange(const std::string& text) {

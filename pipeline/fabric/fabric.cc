@@ -38,24 +38,26 @@ Routes::Routes(uint32_t switches, std::span<const RouteEdge> edges)
     : switches_(switches),
       next_links_(size_t{switches} * switches),
       tree_links_(size_t{switches} * switches) {
+  EdgesOf entering(switches);
+  for (const RouteEdge& edge : edges) entering[edge.to].push_back(edge);
   for (uint32_t target = 0; target < switches; ++target) {
-    const std::vector<uint32_t> distances = DistancesTo(target, edges);
+    const std::vector<uint32_t> distances = DistancesTo(target, entering);
     for (const RouteEdge& edge : edges) {
       if (distances[edge.to] == kUnreached || distances[edge.from] != distances[edge.to] + 1)
         continue;
       next_links_[Index(edge.from, target)].push_back(edge.link);
     }
-    AddTree(target, edges);
+    AddTree(target, entering);
   }
 }
 
-std::vector<uint32_t> Routes::DistancesTo(uint32_t target, std::span<const RouteEdge> edges) const {
+std::vector<uint32_t> Routes::DistancesTo(uint32_t target, const EdgesOf& entering) const {
   std::vector<uint32_t> distances(switches_, kUnreached);
   std::vector<uint32_t> reached{target};
   distances[target] = 0;
   for (size_t i = 0; i < reached.size(); ++i) {
-    for (const RouteEdge& edge : edges) {
-      if (edge.to != reached[i] || distances[edge.from] != kUnreached) continue;
+    for (const RouteEdge& edge : entering[reached[i]]) {
+      if (distances[edge.from] != kUnreached) continue;
       distances[edge.from] = distances[edge.to] + 1;
       reached.push_back(edge.from);
     }
@@ -63,17 +65,18 @@ std::vector<uint32_t> Routes::DistancesTo(uint32_t target, std::span<const Route
   return distances;
 }
 
-/// Adds the tree of `root`: the first link that reaches each switch.
-void Routes::AddTree(uint32_t root, std::span<const RouteEdge> edges) {
+/// Adds the tree of `root`: the first link that reaches each switch. Links go both ways, so a link
+/// that enters a switch is the opposite of one that leaves it.
+void Routes::AddTree(uint32_t root, const EdgesOf& entering) {
   std::vector<bool> is_reached(switches_);
   std::vector<uint32_t> reached{root};
   is_reached[root] = true;
   for (size_t i = 0; i < reached.size(); ++i) {
-    for (const RouteEdge& edge : edges) {
-      if (edge.from != reached[i] || is_reached[edge.to]) continue;
-      is_reached[edge.to] = true;
-      reached.push_back(edge.to);
-      tree_links_[Index(root, edge.from)].push_back(edge.link);
+    for (const RouteEdge& edge : entering[reached[i]]) {
+      if (is_reached[edge.from]) continue;
+      is_reached[edge.from] = true;
+      reached.push_back(edge.from);
+      tree_links_[Index(root, edge.to)].push_back(Opposite(edge.link));
     }
   }
 }
@@ -166,7 +169,7 @@ void Fabric::Send(uint32_t host, const Frame& frame, Nanos now) {
   const uint32_t index = store_.Take();
   Slot& slot = store_[index];
   slot = {.frame = frame,
-          .headers = ReadHeaders(frame.span()),
+          .headers = ReadHeaders(frame.headers()),
           .source_host = host,
           .source_switch = hosts_[host].switch_index};
   const auto target = host_of_mac_.find(slot.headers.destination);
@@ -212,8 +215,14 @@ void Fabric::Transmit(uint32_t index, Nanos now) {
   ++link.counters.frames;
   link.counters.bytes += length_bytes;
   link.Occupy(WireBytes(length_bytes), now);
-  if (link.from_switch != Link::kHost) LeaveSwitch(link.from_switch, store_[slot], now);
-  Launch(index, slot);
+  if (link.from_switch != Link::kHost) {
+    LeaveSwitch(link.from_switch, store_[slot], now);
+  } else {
+    surroundings_.OnDeparture(link.host);
+  }
+  if (!Happens(link.config.loss)) return Launch(index, slot);
+  ++link.counters.losses;
+  Drop(slot);
 }
 
 /// Puts `slot`, which occupied the line last, on its way to the end of the link.
@@ -345,7 +354,7 @@ bool Fabric::PassesRed(Link& link, Slot& slot) {
   const bool is_exempt = slot.headers.is_control || (config.pfc.on && !slot.headers.is_ecn_capable);
   if (is_exempt || !Happens(MarkProbability(config.ecn, link.data.bytes()))) return true;
   if (!slot.headers.is_ecn_capable) return false;
-  if (MarkCongestionExperienced(slot.frame.span())) ++link.counters.marks;
+  if (MarkCongestionExperienced(slot.frame.headers())) ++link.counters.marks;
   return true;
 }
 
@@ -379,6 +388,7 @@ void Fabric::LeaveSwitch(uint32_t switch_index, const Slot& slot, Nanos now) {
 /// Pauses or resumes the sender of a link, according to the link's share of the buffer.
 void Fabric::Regulate(uint32_t index, Nanos now) {
   Link& link = links_[index];
+  if (link.to_switch == Link::kHost) return;
   const PfcConfig& pfc = switches_[link.to_switch].config.pfc;
   const bool must_pause = pfc.on && link.share_bytes > pfc.xoff_bytes;
   const bool may_resume = !pfc.on || link.share_bytes <= pfc.xon_bytes;

@@ -119,8 +119,10 @@ class Routes {
 
  private:
   size_t Index(uint32_t first, uint32_t second) const { return size_t{first} * switches_ + second; }
-  std::vector<uint32_t> DistancesTo(uint32_t target, std::span<const RouteEdge> edges) const;
-  void AddTree(uint32_t root, std::span<const RouteEdge> edges);
+  /// The edges that enter or leave each switch, in their order.
+  using EdgesOf = std::vector<std::vector<RouteEdge>>;
+  std::vector<uint32_t> DistancesTo(uint32_t target, const EdgesOf& entering) const;
+  void AddTree(uint32_t root, const EdgesOf& entering);
 
   uint32_t switches_ = 0;
   std::vector<std::vector<uint32_t>> next_links_;
@@ -136,6 +138,7 @@ struct LinkCounters {
   uint64_t early_drops = 0;  ///< Dropped by RED: not ECN capable.
   uint64_t tail_drops = 0;   ///< The buffer was full.
   uint64_t down_drops = 0;   ///< The link was down, or went down.
+  uint64_t losses = 0;       ///< Lost on the line, by LinkConfig::loss. They are sent ones.
   uint64_t pauses = 0;       ///< How often the link was paused.
   Nanos paused;              ///< The time in past pauses, without the present one.
 };
@@ -238,6 +241,10 @@ class Fabric {
   void SetLink(uint32_t cable, const LinkConfig& config);
   /// Sets a cable up or down. Down: frames that wait for it or are on it are lost; paths change.
   void SetUp(uint32_t cable, bool is_up, Nanos now);
+  /// A NIC pauses its switch, or resumes it, by a PFC frame.
+  void PauseByHost(uint32_t host, bool pause, Nanos now) {
+    TellPause(2 * hosts_[host].cable + 1, pause, now);
+  }
   /// Puts another host in the place of `host`. Frames to the former one that are still on their way
   /// find no path. Range: the cable is down.
   void SetHost(uint32_t host, const Mac& mac);

@@ -12,6 +12,7 @@ namespace uroce::fabric {
 struct LinkConfig {
   uint64_t rate_bps = 100'000'000'000;  ///< Not 0. Counts all bits on the wire, see WireBytes.
   Nanos delay{0};                       ///< From the departure of the last bit to its arrival.
+  double loss = 0;                      ///< The part of the frames that the line loses.
   /// The most bytes that wait in a host for its link, and one frame. Not 0. See Fabric::SendRoom.
   uint32_t host_queue_bytes = 64 * 1024;
 };
@@ -41,6 +42,26 @@ struct PfcConfig {
   uint32_t xoff_bytes = 0;
   uint32_t xon_bytes = 0;  ///< <= xoff_bytes.
 };
+
+/// The buffer of each port that PFC takes to lose no frame: after a pause is decided these still
+/// arrive: a frame while the pause waits for the line, what is sent while the pause is on its way,
+/// what is on its way then, and the sender's current frame. Two frames more wait.
+constexpr uint64_t LeastPfcShare(const LinkConfig& link, uint32_t frame_bytes) {
+  const uint64_t on_the_way =
+      2 * static_cast<uint64_t>(link.delay.count()) * (link.rate_bps / 1'000'000) / 8'000;
+  return on_the_way + 5 * uint64_t{frame_bytes};
+}
+
+/// Thresholds by which a switch with `ports` loses no frame; not on where its buffer is too small.
+constexpr PfcConfig LosslessPfc(uint64_t buffer_bytes, uint32_t ports, const LinkConfig& link,
+                                uint32_t frame_bytes) {
+  const uint64_t share = buffer_bytes / (ports == 0 ? 1 : ports);
+  const uint64_t least = LeastPfcShare(link, frame_bytes);
+  if (share < least) return {};
+  const uint64_t room = share - least + 2 * uint64_t{frame_bytes};
+  const auto xoff = static_cast<uint32_t>(room < UINT32_MAX ? room : UINT32_MAX);
+  return {.on = true, .xoff_bytes = xoff, .xon_bytes = xoff / 4 * 3};
+}
 
 struct SwitchConfig {
   uint64_t buffer_bytes = 1 << 20;  ///< For frames that wait at all its egress ports.

@@ -3,6 +3,7 @@
 // that are allocated at the start, and the interface that the fabric's user implements.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <optional>
@@ -20,7 +21,9 @@ struct Frame {
   uint32_t length_bytes = 0;
   void* owner =
       nullptr;  ///< The user's object that holds the bytes: an mbuf, or a buffer of a simulation.
-  std::span<uint8_t> span() const { return {bytes, length_bytes}; }
+  /// All bytes that the fabric looks at, and may mark. A simulation may hold no more of a frame.
+  static constexpr uint32_t kMostHeaderBytes = 128;
+  std::span<uint8_t> headers() const { return {bytes, std::min(length_bytes, kMostHeaderBytes)}; }
 };
 
 /// The fabric's user. The fabric calls it only while the user calls the fabric.
@@ -30,6 +33,9 @@ class Surroundings {
   /// `frame` has reached `host` at `arrival`. The callee owns it from now on, and does not call the
   /// fabric.
   virtual void Deliver(uint32_t host, const Frame& frame, Nanos arrival) = 0;
+  /// A frame of `host` has left its queue and occupies the line. The callee does not call the
+  /// fabric.
+  virtual void OnDeparture(uint32_t /*host*/) {}
   /// Returns a copy of a frame that goes to several hosts; nullopt when there is no memory.
   virtual std::optional<Frame> Copy(const Frame& frame) = 0;
   /// `frame` is dropped: the callee frees its memory.

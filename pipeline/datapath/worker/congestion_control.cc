@@ -7,6 +7,7 @@
 #include "pipeline/congestion/settings.h"
 #include "pipeline/datapath/worker/frame.h"
 #include "pipeline/port/frames.h"
+#include "pipeline/transport/pacing.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
 
@@ -16,19 +17,6 @@ namespace {
 constexpr std::array<uint8_t, 16> kCnpPayload{};
 constexpr uint8_t kEct0 = 2;
 constexpr uint32_t kPriorityShift = 13;
-/// Bytes of an answer to READ that count as sent at once, at most: the rate grows meanwhile.
-constexpr uint32_t kMaxAnswerBytes = 1u << 22;
-
-bool IsReadRequest(wire::Opcode opcode) {
-  return wire::OperationOf(opcode) == wire::Opcode::kReadRequest &&
-         wire::ServiceOf(opcode) != wire::Service::kCnp;
-}
-
-bool IsReadResponse(wire::Opcode opcode) {
-  const wire::OpcodeInfo& info = wire::InfoOf(opcode);
-  return info.Has(wire::OpcodeInfo::kRead) && info.Has(wire::OpcodeInfo::kResponse);
-}
-
 /// The traffic class of a decoded frame, which the path of its sender may not share.
 uint8_t TrafficClassOf(const rte_mbuf* frame, const wire::FrameView& view) {
   const uint8_t* const ip = rte_pktmbuf_mtod(frame, const uint8_t*) + view.ip_offset;
@@ -69,7 +57,7 @@ void CongestionControl::OnMarked(QueuePair& qp, const wire::Packet& packet,
   const congestion::Environment& environment = qp.port().CongestionOf(TrafficClassOf(frame, view));
   if (!IsDue(qp, packet, environment)) return;
   // A responder with a reaction point does the same with the CNP; one without it is asked for less.
-  if (IsReadResponse(packet.header.opcode) && EnvironmentOf(qp).reacts()) Slow(qp);
+  if (transport::IsReadResponse(packet.header.opcode) && EnvironmentOf(qp).reacts()) Slow(qp);
   SendCnp(qp, packet, view, frame, environment.settings.np);
 }
 
@@ -105,7 +93,7 @@ void CongestionControl::SendCnp(QueuePair& qp, const wire::Packet& packet,
   frame->pkt_len = frame->data_len;
   drivers::SetDestination(*frame, path.dest_qpn);
   Count(port.counters().np_cnp_sent);
-  const bool reads = IsReadResponse(packet.header.opcode);
+  const bool reads = transport::IsReadResponse(packet.header.opcode);
   port.Queue(frame, path.destination_mac == port.device().mac,
              {.reason = UROCE_REASON_CNP_SENT,
               .qpn = qp.qpn().value(),
@@ -115,34 +103,19 @@ void CongestionControl::SendCnp(QueuePair& qp, const wire::Packet& packet,
 
 void CongestionControl::Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes,
                                Nanos gap) {
-  const wire::TransportHeader& header = packet.header;
-  if (!congestion::IsNotified(header.opcode)) return;  // Packets without data are not charged.
-  congestion::FlowRate& rate = qp.flow().rate;
-  const bool reads = IsReadRequest(header.opcode);
-  const uint32_t answer = reads ? std::min(header.reth.length_bytes, kMaxAnswerBytes) : 0;
-  rate.OnSent(limited_, bytes + congestion::kFrameOverheadBytes, answer, time_.now());
-  const bool is_request = packet.source != transport::TxPacket::Source::kRemote;
-  if (is_request && gap != Nanos(0)) rate.Delay(time_.now(), gap);
+  transport::PacedFlow{qp.flow().rate, limited_}.Charge(packet, bytes, gap, time_.now());
 }
 
 void CongestionControl::OnLosses(QueuePair& qp, transport::Losses losses) {
-  const congestion::Environment& environment = EnvironmentOf(qp);
-  if (!environment.reacts()) return;
-  switch (environment.settings.profile) {
-    case congestion::Profile::kOff:
+  switch (transport::MeaningOf(losses, EnvironmentOf(qp))) {
+    case transport::LossMeaning::kNothing:
       return;
-    case congestion::Profile::kDcqcn:
-    case congestion::Profile::kDcqcnMlx:
-      break;
-    case congestion::Profile::kDelay:
-      // The window knows of lost requests; responses have no window.
-      if (!losses.responses) {
-        Count(qp.port().counters().roce_slow_restart);
-        return;
-      }
-      break;
+    case transport::LossMeaning::kWindowOnly:
+      Count(qp.port().counters().roce_slow_restart);
+      return;
+    case transport::LossMeaning::kAsCnp:
+      return SlowByLoss(qp);
   }
-  SlowByLoss(qp);
 }
 
 void CongestionControl::SlowByLoss(QueuePair& qp) {
