@@ -36,6 +36,7 @@ int Main(int argc, char** argv) {
   AddCaptures(record, invocation);
   AddExtcap(record, invocation);
   AddAnalyze(record, invocation);
+  AddSim(root.Group("Try networks"), invocation);
   AddDoctor(root.Group("Check this machine"), invocation);
   const Parsed parsed = line.Parse(std::move(arguments));
   if (parsed.help) return Print(*parsed.help);

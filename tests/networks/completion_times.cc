@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "tests/networks/flow_sizes.h"
+#include "tools/sim/scenario/flow_sizes.h"
 
 namespace uroce::networks {
 namespace {
@@ -20,7 +20,7 @@ class Workload {
       : tree_(tree), config_(config), load_(load), bed_(config), random_(load.seed) {
     const double bytes_per_nano =
         static_cast<double>(tree.rate_bps) / 8e9 * load.part * tree.nics();
-    interval_ = MeanSize() / bytes_per_nano;
+    interval_ = tools::sim::MeanSize(tools::sim::kWebSearch) / bytes_per_nano;
     next_ = static_cast<double>(bed_.now().count()) + Exponential();
   }
 
@@ -58,7 +58,8 @@ class Workload {
           static_cast<uint32_t>((from + 1 + random_() % (tree_.nics() - 1)) % tree_.nics());
       Started started{.flow = &bed_.Connect(from, to, {.depth = 1}),
                       .at = at,
-                      .bytes = std::max(1u, static_cast<uint32_t>(SizeAt(Uniform()))),
+                      .bytes = std::max(1u, static_cast<uint32_t>(tools::sim::SizeAt(
+                                                tools::sim::kWebSearch, Uniform()))),
                       .is_measured = at >= begin && at < end};
       started.flow->Post(started.bytes);
       measured_under_way_ += started.is_measured;
@@ -86,7 +87,8 @@ class Workload {
   }
 
   static uint32_t BoundOf(uint32_t size_class) {
-    return static_cast<uint32_t>(SizeAt((size_class + 1.0) / kClasses));
+    return static_cast<uint32_t>(
+        tools::sim::SizeAt(tools::sim::kWebSearch, (size_class + 1.0) / kClasses));
   }
   static uint32_t ClassOf(uint32_t bytes) {
     uint32_t size_class = 0;

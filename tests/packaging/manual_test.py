@@ -67,6 +67,7 @@ class ManualTest(unittest.TestCase):
         one_of_each = {"Run programs": "run", "See what the daemon has and does": "top",
                        "Change the daemon while it runs": "fault",
                        "Record packets and understand them": "analyze",
+                       "Try networks": "sim",
                        "Check this machine": "doctor"}
         self.assertEqual(set(groups), set(one_of_each))
         for title, command in one_of_each.items():

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -12,13 +11,19 @@
 #include "absl/strings/str_cat.h"
 #include "tools/analyze/input/capture_set.h"
 #include "tools/analyze/input/packet_reader.h"
-#include "tools/analyze/page/page.h"
 #include "tools/analyze/report.h"
 #include "tools/analyze/report_json.h"
 #include "tools/analyze/story/analysis.h"
 #include "tools/capture/recorder.h"
+#include "tools/page/page.h"
 
 namespace uroce::tools::analyze {
+
+// Made by the build, which embeds the files of tools/analyze/page (tools/embed.py).
+extern const char kPageStyle[];
+extern const char kPageBody[];
+extern const char kPageScript[];
+
 namespace {
 
 absl::Status WriteText(const std::string& text) {
@@ -42,15 +47,6 @@ void ReadAll(CaptureSet& set, const PacketFilter& filter, CapturePoints& points,
   analysis.Finish();
 }
 
-absl::Status WritePage(const AnalyzeOptions& options, const Report& report) {
-  const std::string library = options.library.empty() ? kLibraryPath : options.library;
-  const absl::StatusOr<std::string> page = PageOf(JsonOf(report), library);
-  if (!page.ok()) return page.status();
-  std::ofstream file(options.html, std::ios::binary);
-  if (file << *page && file.flush()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(options.html, ": ", strerror(errno)));
-}
-
 std::string TextFor(const AnalyzeOptions& options, const Report& report) {
   if (options.prints_json) return JsonOf(report);
   if (options.prints_csv) return CsvOf(report);
@@ -71,7 +67,9 @@ absl::Status RunAnalyze(const AnalyzeOptions& options, AnalyzeOutcome& outcome) 
   const Report report = MakeReport(analysis, *set, points);
   if (absl::Status status = WriteText(TextFor(options, report)); !status.ok()) return status;
   if (!options.html.empty()) {
-    if (absl::Status status = WritePage(options, report); !status.ok()) return status;
+    const PageParts parts{"uroce analyze", kPageStyle, kPageBody, kPageScript};
+    absl::Status status = WritePage(parts, JsonOf(report), options.library, options.html);
+    if (!status.ok()) return status;
   }
   outcome.found = options.checks && CountFrom(report, options.check) != 0;
   // What was read up to a damaged place is reported all the same.

@@ -53,6 +53,9 @@ void AddCaptures(const Command& app, Invocation& invocation);
 /// analyze: the story of captures of any network.
 void AddAnalyze(const Command& app, Invocation& invocation);
 
+/// sim: any network in virtual time.
+void AddSim(const Command& app, Invocation& invocation);
+
 /// The words of `uroce run` that this tool must not parse.
 struct RunWords {
   bool is_private = false;                  ///< --private was given.

@@ -2,69 +2,17 @@
 // Draws the report: points on canvases, with the scales, axes and zoom of d3.
 "use strict";
 (function () {
-  const report = JSON.parse(document.getElementById("report").textContent);
+  const { MARGIN, byId, timeText, area, axes, cell, heads, report } = graphs;
   const KINDS = [
     ["sent", "sent", "#4878cf", 2], ["acknowledged", "acknowledged", "#2ca02c", 2],
     ["response", "READ response, atomic answer", "#8c6bb1", 2], ["resent", "sent again", "#ff7f0e", 4],
     ["missing", "missing here", "#000000", 4], ["nak", "NAK", "#d62728", 5],
     ["rnr_nak", "RNR NAK", "#e377c2", 5], ["cnp", "CNP", "#17becf", 5]];
-  const MARGIN = { left: 70, right: 15, top: 10, bottom: 30 };
-  const byId = (id) => document.getElementById(id);
   let stream = null;
   let x = d3.scale.linear();
   let y = d3.scale.linear();
   let shown = [];  // The points on the screen, for the hover.
   const zoom = d3.behavior.zoom().scaleExtent([1, 1e7]).on("zoom", drawAll);
-
-  function timeText(ns) {
-    if (ns === 0) return "0";
-    const size = Math.abs(ns);
-    if (size < 1e3) return ns.toFixed(0) + " ns";
-    if (size < 1e6) return (ns / 1e3).toPrecision(4) + " us";
-    if (size < 1e9) return (ns / 1e6).toPrecision(4) + " ms";
-    return (ns / 1e9).toPrecision(6) + " s";
-  }
-
-  // A canvas in the pixels of the screen, and its inner size.
-  function area(id) {
-    const canvas = byId(id);
-    const ratio = window.devicePixelRatio || 1;
-    const width = canvas.clientWidth, height = canvas.clientHeight;
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    const pen = canvas.getContext("2d");
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.clearRect(0, 0, width, height);
-    pen.font = "11px sans-serif";
-    return { pen, width, height };
-  }
-
-  function axes(at, xScale, yScale, xText, yText) {
-    const { pen, width, height } = at;
-    pen.strokeStyle = "#ddd";
-    pen.fillStyle = "#555";
-    pen.lineWidth = 1;
-    pen.beginPath();
-    pen.textAlign = "center";
-    for (const tick of xScale.ticks(6)) {
-      const px = Math.round(xScale(tick)) + 0.5;
-      pen.moveTo(px, MARGIN.top);
-      pen.lineTo(px, height - MARGIN.bottom);
-      pen.fillText(xText(tick), px, height - MARGIN.bottom + 15);
-    }
-    pen.textAlign = "right";
-    for (const tick of yScale.ticks(5)) {
-      const py = Math.round(yScale(tick)) + 0.5;
-      pen.moveTo(MARGIN.left, py);
-      pen.lineTo(width - MARGIN.right, py);
-      pen.fillText(yText(tick), MARGIN.left - 6, py + 4);
-    }
-    pen.stroke();
-    pen.save();
-    pen.beginPath();
-    pen.rect(MARGIN.left, 0, width - MARGIN.left - MARGIN.right, height - MARGIN.bottom + 1);
-    pen.clip();
-  }
 
   // Points that would cover each other are drawn once: one for each pixel and kind.
   function drawSequence() {
@@ -127,12 +75,10 @@
     }
     bars.sort((a, b) => a[0] - b[0]);
     if (bars.length === 0) return;
-    const scale = d3.scale.log().domain([bars[0][0] * 0.8, bars[bars.length - 1][0] * 1.2])
-      .range([MARGIN.left, at.width - MARGIN.right]);
+    const scale = graphs.logScale(bars[0][0] * 0.8, bars[bars.length - 1][0] * 1.2, at.width);
     const count = d3.scale.linear().domain([0, d3.max(bars, (b) => b[1]) * 1.05])
       .range([at.height - MARGIN.bottom, MARGIN.top]);
-    const few = { ticks: () => scale.ticks(4).filter((t, i, all) => i % Math.ceil(all.length / 6) === 0) };
-    axes(at, Object.assign((v) => scale(v), few), count, timeText,
+    axes(at, scale, count, timeText,
       (v) => Number.isInteger(v) ? d3.format("s")(v) : "");
     at.pen.fillStyle = "#4878cf";
     for (const [upper, value] of bars) {
@@ -150,23 +96,6 @@
     drawBars("rate", rates, "#4878cf", (v) => d3.format(".3s")(v) + "b/s");
     drawBars("flight", line.in_flight, "#2ca02c", d3.format("d"));
     drawLatency();
-  }
-
-  function cell(row, text, name) {
-    const td = document.createElement("td");
-    td.textContent = text;
-    if (name) td.className = name;
-    row.appendChild(td);
-  }
-
-  function heads(table, names) {
-    table.textContent = "";
-    const row = table.insertRow();
-    for (const name of names) {
-      const th = document.createElement("th");
-      th.textContent = name;
-      row.appendChild(th);
-    }
   }
 
   function showMessages() {
@@ -249,14 +178,7 @@
     item.textContent = line;
     byId("summary").appendChild(item);
   }
-  for (const [, name, color] of KINDS) {
-    const item = document.createElement("span");
-    const box = document.createElement("i");
-    box.style.background = color;
-    item.appendChild(box);
-    item.appendChild(document.createTextNode(name));
-    byId("legend").appendChild(item);
-  }
+  graphs.legend("legend", KINDS.map(([, name, color]) => [name, color]));
   const drawn = report.connections.filter((one) => one.requesters.length !== 0);
   const endText = (end) => end.address + (end.qpn === null ? "" : " qp 0x" + end.qpn.toString(16));
   for (const one of drawn.slice(0, 5000)) {

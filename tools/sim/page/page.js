@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws the results of a simulation: rates and queues over time, and distributions.
+"use strict";
+(function () {
+  const { MARGIN, byId, timeText, area, axes, cell, heads, report } = graphs;
+  const results = report.results, series = results.series;
+  const COLORS = d3.scale.category10().range();
+  const MOST_LINES = 9;
+  const x = d3.scale.linear();
+  const zoom = d3.behavior.zoom().scaleExtent([1, 1e5]).on("zoom", drawTimes);
+  const rateText = (bps) => d3.format(".3s")(bps) + "b/s";
+  const bytesText = (bytes) => d3.format(".3s")(bytes) + "B";
+
+  // The lines of a graph over time: a name, a colour and values, one for each interval.
+  const rates = [{ name: "all", color: "#222", values: series.goodput_bps }].concat(
+    series.flows.slice(0, MOST_LINES).map((flow, i) => (
+      { name: flow.name, color: COLORS[i % COLORS.length], values: flow.bps })));
+  const queues = results.links.filter((link) => link.queue_bytes).slice(0, MOST_LINES).map(
+    (link, i) => ({ name: link.name, color: COLORS[i % COLORS.length], values: link.queue_bytes }));
+
+  // At most two points for each pixel: the least and the most of its values.
+  function drawLine(at, time, scale, line) {
+    const { pen } = at;
+    pen.strokeStyle = line.color;
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    let column = null, low = 0, high = 0;
+    const flush = () => {
+      if (column === null) return;
+      pen.lineTo(column, scale(low));
+      if (high !== low) pen.lineTo(column, scale(high));
+    };
+    line.values.forEach((value, i) => {
+      const px = Math.round(time((i + 1) * series.interval_ns));
+      if (px !== column) {
+        flush();
+        column = px;
+        low = high = value;
+      }
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    });
+    flush();
+    pen.stroke();
+  }
+
+  function drawLines(id, lines, text) {
+    const at = area(id);
+    const time = d3.scale.linear().domain(x.domain()).range([MARGIN.left, at.width - MARGIN.right]);
+    const [from, to] = x.domain().map((ns) => Math.round(ns / series.interval_ns) - 1);
+    const most = d3.max(lines, (line) => d3.max(line.values.slice(Math.max(0, from), to + 2))) || 1;
+    const scale = d3.scale.linear().domain([0, most * 1.05]).range([at.height - MARGIN.bottom, MARGIN.top]);
+    axes(at, time, scale, timeText, text);
+    for (const line of lines) drawLine(at, time, scale, line);
+    at.pen.restore();
+  }
+
+  function drawTimes() {
+    drawLines("rate", rates, rateText);
+    drawLines("queue", queues, bytesText);
+  }
+
+  // Which part of all flows took at most so long.
+  function drawDistribution(id, points, text) {
+    const at = area(id);
+    if (points.length === 0) return;
+    const scale = graphs.logScale(Math.max(1e-3, points[0][0] * 0.9), points[points.length - 1][0] * 1.1 + 1e-3, at.width);
+    const part = d3.scale.linear().domain([0, 1.02]).range([at.height - MARGIN.bottom, MARGIN.top]);
+    axes(at, scale, part, text, d3.format("%"));
+    at.pen.strokeStyle = "#4878cf";
+    at.pen.lineWidth = 1.5;
+    at.pen.beginPath();
+    points.forEach(([value, share]) => at.pen.lineTo(scale(Math.max(1e-3, value)), part(share)));
+    at.pen.stroke();
+    at.pen.restore();
+  }
+
+  function drawAll() {
+    drawTimes();
+    if (byId("distributions").hidden) return;
+    drawDistribution("times", results.time_distribution_us, (us) => timeText(us * 1e3));
+    drawDistribution("slowdowns", results.slowdown_distribution, (v) => d3.format("g")(v));
+  }
+
+  function show() {
+    x.domain([0, Math.max(1, results.simulated_ns)]).range([MARGIN.left, byId("rate").clientWidth - MARGIN.right]);
+    zoom.x(x);
+    for (const id of ["rate", "queue"]) d3.select("#" + id).call(zoom);
+    drawAll();
+  }
+
+  function hover(id, lines, text) {
+    const canvas = byId(id), label = byId(id + "-hover");
+    canvas.addEventListener("mousemove", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const px = event.clientX - box.left;
+      const index = Math.round(x.invert(px) / series.interval_ns) - 1;
+      label.hidden = !lines.some((line) => line.values[index] !== undefined);
+      if (label.hidden) return;
+      label.textContent = [timeText((index + 1) * series.interval_ns)].concat(
+        lines.map((line) => line.name + ": " + text(line.values[index]))).join("\n");
+      label.style.left = Math.min(px + 12, box.width - 260) + "px";
+      label.style.top = "12px";
+    });
+    canvas.addEventListener("mouseleave", () => { label.hidden = true; });
+  }
+
+  function row(table, texts) {
+    const at = table.insertRow();
+    texts.forEach((text) => cell(at, text));
+  }
+
+  function showTables() {
+    const us = (value) => timeText(value * 1e3);
+    const time = (quantiles, key) => quantiles.count ? us(quantiles[key]) : "-";
+    heads(byId("workloads"), ["Workload", "Flows", "Ended", "Failed", "Goodput", "Fairness", "Slowest", "Fastest", "p50", "p99"]);
+    for (const one of results.workloads) {
+      row(byId("workloads"), [one.name, one.flows, one.finished, one.failed, rateText(one.goodput_bps), one.fairness.toFixed(4),
+        rateText(one.slowest_bps), rateText(one.fastest_bps), time(one.time_us, "p50"), time(one.time_us, "p99")]);
+    }
+    heads(byId("sizes"), ["Up to", "Flows", "p50", "p99", "p99.9", "Slowdown p50", "p99", "p99.9"]);
+    for (const one of results.sizes) {
+      row(byId("sizes"), [one.up_to_bytes === null ? "larger" : bytesText(one.up_to_bytes), one.time_us.count,
+        us(one.time_us.p50), us(one.time_us.p99), us(one.time_us.p999),
+        ...["p50", "p99", "p999"].map((key) => one.slowdown[key].toFixed(2))]);
+    }
+    heads(byId("counters"), ["Counter", "Value"]);
+    for (const key of Object.keys(results.totals)) row(byId("counters"), [key.replace(/_/g, " "), results.totals[key]]);
+    heads(byId("links"), ["Link", "In use", "Mean queue", "Longest", "Frames", "Marks", "Drops", "Pauses", "Paused"]);
+    for (const one of results.links) {
+      row(byId("links"), [one.name, (100 * one.use).toFixed(1) + " %", bytesText(one.queue_mean_bytes),
+        bytesText(one.queue_peak_bytes), one.frames, one.marks, one.drops, one.pauses, us(one.paused_us)]);
+    }
+  }
+
+  function showHead() {
+    const run = report.run, totals = results.totals;
+    byId("title").textContent = "uroce sim " + run.scenario + ": " + run.title;
+    byId("files").textContent = run.hosts + " NICs, " + run.switches + " switches, " + run.links + " links, " +
+      run.flows + " flows, seed " + run.seed + ", " + timeText(results.simulated_ns) + " of virtual time";
+    const lines = ["goodput " + rateText(totals.goodput_bps) + ", fairness " + totals.fairness.toFixed(4),
+      totals.retransmitted + " packets sent again, " + totals.timeouts + " timeouts, " +
+        (totals.tail_drops + totals.early_drops + totals.link_down_drops + totals.line_losses) + " frames lost",
+      totals.marks + " marks, " + totals.cnps + " CNPs, " + totals.pauses + " pauses"];
+    if (results.deadlocked) lines.unshift("DEADLOCK: paused links wait for each other in a circle");
+    for (const line of lines) {
+      const item = document.createElement("li");
+      item.textContent = line;
+      byId("summary").appendChild(item);
+    }
+  }
+
+  showHead();
+  showTables();
+  graphs.legend("rate-legend", rates.map((line) => [line.name, line.color]));
+  graphs.legend("queue-legend", queues.map((line) => [line.name, line.color]));
+  byId("distributions").hidden = results.time_distribution_us.length === 0;
+  hover("rate", rates, rateText);
+  hover("queue", queues, bytesText);
+  byId("reset").onclick = show;
+  window.addEventListener("resize", drawAll);
+  show();
+  document.body.setAttribute("data-drawn", "yes");
+})();
