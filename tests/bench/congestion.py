@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs through one congested port: perftest from several hosts to one behind a port of
-1 Gb/s that marks, or drops alone, on a bridge of the kernel (a daemon a host) and on --switch (one
-daemon). Prints for each profile what arrives, how it is shared, and what it costs in repeated
-packets. Needs root, clang and a build."""
+"""Real programs through one congested port: perftest from several hosts to one behind a port that
+marks, or drops alone, on a bridge of the kernel (a daemon a host) and on --switch (one
+daemon); and the same in virtual time by `uroce sim`. Prints for each profile what arrives, how it
+is shared, and what it costs in repeated packets. Needs root, clang and a build."""
 import argparse
+import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,7 +21,6 @@ from labs.flows import Flows  # noqa: E402
 from labs.switch_lab import SwitchLab  # noqa: E402
 
 PROFILES = ("off", "dcqcn", "dcqcn-mlx", "delay")
-PORT_GBPS = 1
 BUFFER = 10**6
 MARKS = (20_000, 80_000, 20)
 TOOLS = {"write": ("ib_write_bw", "-s", 65536), "read": ("ib_read_bw", "-s", 65536),
@@ -29,9 +30,9 @@ TOOLS = {"write": ("ib_write_bw", "-s", 65536), "read": ("ib_read_bw", "-s", 655
 class Bridge:
     """Namespaces around a bridge of the kernel."""
 
-    def __init__(self, senders, profile, marks):
+    def __init__(self, senders, profile, marks, mbps):
         kmin, kmax, pmax = MARKS if marks else (None, None, None)
-        self.lab = CongestedLab(senders, RedPort(PORT_GBPS * 10**9, BUFFER, kmin, kmax, pmax),
+        self.lab = CongestedLab(senders, RedPort(mbps * 10**6, BUFFER, kmin, kmax, pmax),
                                 congestion=profile)
 
     def drops(self):
@@ -41,11 +42,11 @@ class Bridge:
 class Switch:
     """The NICs of one daemon's switch, with links of ten times the port's rate."""
 
-    def __init__(self, senders, profile, marks):
+    def __init__(self, senders, profile, marks, mbps):
         ecn = "ecn={}:{}:{}%".format(*MARKS) if marks else "ecn=off"
-        self.lab = SwitchLab(f"ports={senders + 1},rate={PORT_GBPS * 10}G,delay=5us,"
+        self.lab = SwitchLab(f"ports={senders + 1},rate={mbps * 10}M,delay=5us,"
                              f"buffer={BUFFER},{ecn},cc={profile}")
-        self.lab.set("uroce0", f"rate={PORT_GBPS}G")
+        self.lab.set("uroce0", f"rate={mbps}M")
 
     def drops(self):
         port = self.lab.port("uroce0")
@@ -53,6 +54,63 @@ class Switch:
 
 
 NETWORKS = {"bridge": Bridge, "switch": Switch}
+BUILD = Path(os.environ.get("UROCE_BUILD", ROOT / "build"))
+
+SCENARIO = """
+title = "run-congestion"
+duration = "{duration}s"
+warm_up = "{warm_up}s"
+[network]
+topology = "star"
+hosts = {hosts}
+rate = "{edge}M"
+delay = "5us"
+[[link_of]]
+link = "h0 - s0"
+rate = "{port}M"
+[switch]
+buffer = {buffer}
+ecn = "{ecn}"
+[nic]
+cc = {cc}
+ack_timeout = "1074ms"
+[[workload]]
+kind = "incast"
+to = "h0"
+operation = "{operation}"
+message = 65536
+depth = 128
+"""
+
+
+def settings_of(profile):
+    """"dcqcn,cc.rpg_ai_rate=5" as a value of TOML."""
+    name, *parameters = profile.split(",")
+    return "{ " + ", ".join([f'profile = "{name}"', *(
+        parameter.removeprefix("cc.").replace("=", " = ") for parameter in parameters)]) + " }"
+
+
+def simulate(options, profile, marks, tool):
+    """What `measure` returns, by `uroce sim`, for as long a time. Its counters are those of the
+    whole run, so the start counts: longer runs show it less."""
+    if tool == "ud":
+        sys.exit("uroce sim has no datagrams")
+    text = SCENARIO.format(
+        duration=options.settle + options.seconds, warm_up=options.settle,
+        hosts=options.senders + 1,
+        edge=options.mbps * 10, port=options.mbps, buffer=BUFFER, cc=settings_of(profile),
+        ecn="{}:{}:{}%".format(*MARKS) if marks else "off", operation=tool)
+    command = [BUILD / "tools/uroce", "sim", "--json", "/dev/stdin"]
+    done = subprocess.run(command, input=text, capture_output=True, check=False, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    results = json.loads(done.stdout)["results"]
+    totals, took_s = results["totals"], options.settle + options.seconds
+    return {"goodput": totals["goodput_bps"] / 1e9, "jain": totals["fairness"],
+            "resent": 100 * totals["retransmitted"] / totals["frames"],
+            "drops": (totals["tail_drops"] + totals["early_drops"]) / took_s,
+            "marks": totals["marks"] / took_s, "cnps": totals["cnps"] / took_s,
+            "handled": totals["cnps"] / took_s}
 
 
 def counters(network):
@@ -72,7 +130,9 @@ def jain(rates):
 
 
 def measure(options, network_name, profile, marks, tool):
-    network = NETWORKS[network_name](options.senders, profile, marks)
+    if network_name == "sim":
+        return simulate(options, profile, marks, tool)
+    network = NETWORKS[network_name](options.senders, profile, marks, options.mbps)
     flows = None
     try:
         flows = Flows(network.lab, TOOLS[tool][0], range(1, options.senders + 1), 0,
@@ -103,18 +163,20 @@ COLUMNS = (("goodput", "Gb/s", 8, 3), ("jain", "Jain", 7, 3), ("resent", "resent
 def main():
     parser = argparse.ArgumentParser(prog="tests/bench/run-congestion", description=__doc__)
     parser.add_argument("--senders", type=int, default=4)
+    parser.add_argument("--mbps", type=int, default=1000, help="the rate of the port")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--settle", type=float, default=3, help="seconds before each measurement")
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--profiles", nargs="+", default=PROFILES,
                         help="also with parameters: dcqcn,cc.rpg_ai_rate=5")
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--networks", nargs="+", choices=[*NETWORKS, "sim"],
+                        default=list(NETWORKS))
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=["write"])
     parser.add_argument("--marks", nargs="+", choices=["marked", "unmarked"],
                         default=["marked", "unmarked"])
     options = parser.parse_args()
     print(f"{platform.node()}: {os.cpu_count()} cores, Linux {platform.release()}, load "
-          f"{os.getloadavg()[0]:.1f}; {options.senders}:1 through {PORT_GBPS} Gb/s, medians of "
+          f"{os.getloadavg()[0]:.1f}; {options.senders}:1 through {options.mbps / 1000:g} Gb/s, medians of "
           f"{options.rounds} rounds of {options.seconds:g} s")
     print(f"{'network':8}{'port':9}{'tool':6}{'profile':26}"
           + "".join(f"{title:>{width}}" for _, title, width, _ in COLUMNS), flush=True)
