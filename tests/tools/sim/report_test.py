@@ -94,6 +94,21 @@ class ReportTest(unittest.TestCase):
             self.assertEqual((ROOT / f"tools/sim/scenarios/{name}.toml").read_text(
                 encoding="utf-8"), text)
 
+    def test_a_trace_says_who_sends_what_and_when(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "flows.csv").write_text(
+                "start,from,to,bytes\n0,h0,h1,1000\n# late\n100.5,h1,h2,2000000\n",
+                encoding="utf-8")
+            scenario = Path(folder) / "trace.toml"
+            scenario.write_text("duration = \"10ms\"\n[network]\nhosts = 3\n[[workload]]\n"
+                                "kind = \"trace\"\nfile = \"flows.csv\"\n", encoding="utf-8")
+            group = self.results(scenario)["results"]["workloads"][0]
+            self.assertEqual((group["flows"], group["finished"]), (2, 2))
+            # The second flow: its start, and 2 MB on a line of 25 Gb/s.
+            self.assertAlmostEqual(group["last_end_us"], 100.5 + 2e6 * 8 / 25e3, delta=30)
+            (Path(folder) / "flows.csv").write_text("0,h0,h9,1\n0,h0,h9,1\n", encoding="utf-8")
+            self.assertIn("flows.csv:2: must be start in us", sim(scenario).stderr)
+
     def test_errors_name_file_line_and_key(self):
         with tempfile.TemporaryDirectory() as folder:
             scenario = Path(folder) / "bad.toml"
