@@ -2,7 +2,7 @@
 // What the scripts of all pages share: canvases with axes, tables, and texts of times.
 "use strict";
 const graphs = (function () {
-  const MARGIN = { left: 70, right: 15, top: 10, bottom: 30 };
+  const MARGIN = { left: 70, right: 30, top: 10, bottom: 30 };
   const byId = (id) => document.getElementById(id);
 
   function timeText(ns) {
