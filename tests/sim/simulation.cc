@@ -86,6 +86,7 @@ Simulation::Conditions::Conditions(const SimulationOptions& options, Random rand
   leave_out(SimulationOptions::kFar, faults.far);
   leave_out(SimulationOptions::kShrink, faults.shrink);
   if ((options.without & SimulationOptions::kDeath) != 0) death = false;
+  if (options.faults) faults = *options.faults;
 }
 
 Simulation::Simulation(const SimulationOptions& options)
@@ -172,6 +173,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   // As many as the peer sends, or more.
   if (random.Happens(700)) attributes.max_dest_rd_atomic = attributes.max_rd_atomic;
   RcPartyConfig config;
+  config.has_room = options_.has_room;
   config.core.signal_all = random.Happens(300);
   config.core.max_send_works = random.OneOf<uint32_t>({4, 16, 128});
   config.core.max_in_flight_packets = random.OneOf<uint32_t>({1, 2, 9, 64, 256});

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct SimulationOptions {
   uint32_t connection = kAll;  ///< The one to run; kDatagrams: only the datagrams.
   uint32_t works = kAll;       ///< Of each program, at most so many.
   uint32_t without = 0;        ///< Bits of `Part`.
+  /// In place of those that the seed draws. ToString leaves them out.
+  std::optional<NetworkFaults> faults = std::nullopt;
+  bool has_room = false;  ///< See RcPartyConfig.
 
   enum Part : uint32_t {
     kDrop = 1 << 0,
@@ -59,6 +63,9 @@ class Simulation {
 
   /// Runs to the end. Returns "" when all is well.
   std::string Run();
+  /// Before Run.
+  void SetWitness(Witness* witness) { network_.SetWitness(witness); }
+  bool is_ipv6() const { return conditions_.ipv6; }
   uint64_t packets() const { return network_.taken(); }
   uint64_t retransmitted() const;
 

@@ -155,6 +155,8 @@ json JsonOfFinding(const Report& report, const Finding& finding) {
               {"time_ns", finding.time_ns - report.analysis->totals().first_ns},
               {"duration_ns", finding.duration_ns},
               {"count", finding.count},
+              {"among", finding.among},
+              {"may_be_late", finding.may_be_late},
               {"psn", finding.psn},
               {"frames", FramesOf(finding)},
               {"rule", finding.rule},

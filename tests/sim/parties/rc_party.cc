@@ -162,7 +162,7 @@ void RcParty::ReplayKept(Nanos now) {
 }
 
 EffectOutcome RcParty::Keep(const wire::Packet& packet) {
-  if (random_.Happens(50)) return EffectOutcome::kNotKept;
+  if (random_.Happens(50) && !config_.has_room) return EffectOutcome::kNotKept;
   kept_.Keep(packet);
   return EffectOutcome::kDone;
 }

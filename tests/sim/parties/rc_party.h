@@ -27,6 +27,7 @@ struct RcPartyConfig {
   bool offers_credits = false;
   bool may_fail = false;  ///< A plan has an illegal work, or a host will die.
   bool may_die = false;   ///< A host will die.
+  bool has_room = false;  ///< It keeps all packets behind gaps; otherwise it refuses some.
   bool agreed = false;    ///< What is believed of the peer; the belief may be wrong.
 };
 

@@ -82,7 +82,9 @@ struct Finding {
   LostSide side = LostSide::kUnknown;
   int64_t time_ns = 0;
   int64_t duration_ns = 0;
-  uint64_t count = 1;  ///< Packets that it is about.
+  uint64_t count = 1;        ///< Packets that it is about.
+  bool may_be_late = false;  ///< Of a loss: it may have come, behind later packets.
+  uint32_t among = 0;  ///< They are among so many PSNs, from `psn` on; 0: they are the first ones.
   uint32_t psn = 0;
   std::array<uint64_t, kMostFrames> frames{};  ///< 0: none.
   std::string rule;

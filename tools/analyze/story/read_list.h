@@ -25,6 +25,7 @@ struct OutstandingRead {
   wire::Psn round;          ///< The next answer, if those asked for last come in order.
   uint32_t reordering = 0;  ///< The finding about `overtaker`, if there is one.
   PacketMark overtaker;     ///< The answer that came before `round`, if one did.
+  PacketMark passed_over;   ///< The answer that came before what was then asked for again.
 
   wire::Psn end() const { return first + packets; }
   bool is_complete() const { return expected == end(); }

@@ -68,7 +68,15 @@ void Recovery::OnSequenceNak(const CapturedPacket& nak, const PacketMark* origin
   if (original != nullptr) found.original = *original;
   found.was_resent = episode_ && psn.Since(episode_->start) >= 0 && psn.Since(episode_->last) <= 0;
   nak_ = found;
+  NoteMissed(psn);
 }
+
+void Recovery::NoteMissed(wire::Psn psn) {
+  if (missed_.size() == kMostLost) missed_.erase(missed_.begin());
+  if (std::ranges::find(missed_, psn) == missed_.end()) missed_.push_back(psn);
+}
+
+bool Recovery::TakeMissed(wire::Psn psn) { return std::erase(missed_, psn) != 0; }
 
 void Recovery::OnRnrNak(const CapturedPacket& nak, int64_t timer_ns) {
   const wire::Psn psn = nak.packet.header.psn;
@@ -82,7 +90,66 @@ void Recovery::OnRnrNak(const CapturedPacket& nak, int64_t timer_ns) {
   ++rnr_->naks;
 }
 
-void Recovery::OnSelectiveAck(const CapturedPacket& ack) { selective_frame_ = ack.number; }
+void Recovery::OnSelectiveAck(const CapturedPacket& ack) {
+  selective_frame_ = ack.number;
+  wire::KeptMap map;
+  if (ack.is_cut || !map.Parse(ack.packet.payload)) return;
+  const wire::Psn base = ack.packet.header.psn;
+  for (uint32_t i = 0; i < map.packets(); ++i) {
+    const bool is_kept = (map.Kept(i & ~63u) >> (i & 63) & 1) != 0;
+    if (is_kept) {
+      OnArrived(base + i, base + i + 1, ack.time_ns);
+    } else if (!IsUnderWay(base + i, ack.time_ns)) {
+      NoteMissed(base + i);
+    }
+  }
+}
+
+/// It was sent again so lately that the responder cannot have told of that yet.
+bool Recovery::IsUnderWay(wire::Psn psn, int64_t now_ns) const {
+  if (!episode_) return false;
+  const auto sent = std::ranges::find(episode_->lost, psn, &Lost::psn);
+  return sent != episode_->lost.end() && sent->resent_ns != 0 &&
+         now_ns - sent->resent_ns < least_round_trip_ns_;
+}
+
+void Recovery::OnArrived(wire::Psn first, wire::Psn end, int64_t time_ns) {
+  std::erase_if(missed_,
+                [&](wire::Psn psn) { return psn.Since(first) >= 0 && psn.Since(end) < 0; });
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one) continue;
+    for (Lost& lost : (*one)->lost) {
+      const bool is_there = lost.psn.Since(first) >= 0 && lost.psn.Since(end) < 0;
+      if (is_there && lost.arrived_ns == 0) lost.arrived_ns = time_ns;
+    }
+  }
+}
+
+void Recovery::OnLateAnswer(wire::Psn psn) {
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (*one) std::erase_if((*one)->lost, [&](const Lost& lost) { return lost.psn == psn; });
+  }
+}
+
+void Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) {
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one) continue;
+    const size_t erased = std::erase_if((*one)->lost, [&](const Lost& lost) {
+      return lost.psn == facts.psn && lost.frame == 0 && lost.packets == 1 &&
+             lost.what == LostWhat::kRequest;
+    });
+    if (erased == 0) continue;
+    Finding late = sink_.Make(FindingKind::kReordering, facts.original->time_ns, facts.psn);
+    late.side = LostSide::kRequester;
+    late.what = LostWhat::kRequest;
+    late.AddFrame(facts.original->frame);
+    late.text = absl::StrCat(PacketName(facts.opcode), " psn ", facts.psn.value(), " (",
+                             Frame(facts.original->frame), ") came behind later packets, and was ",
+                             "sent again (", Frame(packet.number), ")");
+    sink_.Add(std::move(late));
+    TakeMissed(facts.psn);
+  }
+}
 
 void Recovery::OnDamagedResponse(wire::Psn psn, uint32_t finding) {
   damaged_psn_ = psn;
@@ -98,14 +165,29 @@ bool Recovery::Continues(const ResendFacts& facts) const {
 }
 
 Recovery::Trigger Recovery::TriggerOf(const ResendFacts& facts, int64_t waited_ns) const {
-  if (rnr_ && rnr_->psn == facts.psn) return Trigger::kRnr;
+  if (rnr_ && facts.psn.Since(rnr_->psn) >= 0) {
+    // No NAK has answered the last attempt: it was lost, or the NAK was.
+    const bool is_unanswered =
+        rnr_->psn == facts.psn && attempted_ == facts.psn && last_attempt_ns_ > rnr_->last_ns;
+    return is_unanswered ? Trigger::kTimeout : Trigger::kRnr;
+  }
   if (nak_ && nak_->psn == facts.psn) return Trigger::kNak;
-  if (selective_frame_ != 0 && waited_ns < kLeastTimeoutNs) return Trigger::kSelective;
+  if (std::ranges::find(missed_, facts.psn) != missed_.end()) return Trigger::kSelective;
   if (facts.is_read && facts.later_response) return Trigger::kImplied;
-  return waited_ns < kLeastTimeoutNs ? Trigger::kUnknown : Trigger::kTimeout;
+  if (waited_ns >= kLeastTimeoutNs) return Trigger::kTimeout;
+  const bool may_be_probe = facts.is_last && facts.ack_frame == 0 && facts.hears_responses;
+  return may_be_probe && waited_ns > least_round_trip_ns_ ? Trigger::kProbe : Trigger::kUnknown;
 }
 
-Recovery::Lost Recovery::LostOf(const ResendFacts& facts) const {
+/// Go-back-N sends again what had arrived too: of that, only gaps, and what the responder missed,
+/// were lost. The first packet behind a timeout tells that it, or its answer, was.
+bool Recovery::IsLost(const ResendFacts& facts, bool is_first, bool is_missed) const {
+  if (!facts.original || is_missed) return true;
+  if (!is_first) return false;
+  return episode_->trigger != Trigger::kNak && episode_->trigger != Trigger::kSelective;
+}
+
+Recovery::Lost Recovery::LostOf(const ResendFacts& facts, bool is_missed) const {
   Lost lost{.psn = facts.psn, .opcode = facts.opcode};
   if (!facts.original) {
     lost.what = LostWhat::kRequest;
@@ -119,6 +201,10 @@ Recovery::Lost Recovery::LostOf(const ResendFacts& facts) const {
   if (damaged_cause_ != 0 && damaged_psn_.Since(facts.psn) >= 0) lost.cause = damaged_cause_;
   lost.opcode = facts.original->opcode;
   lost.side = LostSide::kResponder;
+  if (is_missed) {
+    lost.what = LostWhat::kRequest;
+    return lost;
+  }
   if (facts.is_read && facts.response) {
     lost.what = LostWhat::kResponse;
     lost.side = LostSide::kRequester;
@@ -134,6 +220,7 @@ Recovery::Lost Recovery::LostOf(const ResendFacts& facts) const {
     lost.what = LostWhat::kResponse;
     lost.side = LostSide::kRequester;
     lost.frame = facts.ack_frame;
+    lost.psn = facts.ack_psn;
     lost.opcode = wire::Opcode::kAcknowledge;
   }
   return lost;
@@ -155,7 +242,7 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
   attempts_ = episode.attempt;
   last_attempt_ns_ = packet.time_ns;
   last_wait_ns_ = episode.waited_ns;
-  if (episode.trigger == Trigger::kRnr) {
+  if (episode.trigger == Trigger::kRnr && rnr_->psn == facts.psn) {
     ++rnr_->resends;
     // The NAK passed the point before it reached the requester: the wait seen here is too long.
     rnr_->early += packet.time_ns - rnr_->last_ns < rnr_->timer_ns - rnr_->timer_ns / 20;
@@ -164,6 +251,7 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
 }
 
 void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) {
+  if (facts.original) OnSecond(packet, facts);
   if (!Continues(facts)) Begin(packet, facts);
   Episode& episode = *episode_;
   const bool is_first = episode.resent == 0;
@@ -174,13 +262,11 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
   ++resent_packets_;
   resent_bytes_ += facts.payload_bytes;
   if (episode.trigger == Trigger::kRnr) return;
-  // Go-back-N sends again what had arrived too: of that, only gaps say what was lost. With maps,
-  // the requester sends what they miss.
-  const bool follows_map = episode.trigger == Trigger::kTimeout
-                               ? selective_frame_ > episode.first_frame
-                               : selective_frame_ != 0;
-  const bool is_lost = is_first || follows_map || !facts.original;
-  if (is_lost && episode.lost.size() < kMostLost) episode.lost.push_back(LostOf(facts));
+  const bool is_missed = TakeMissed(facts.psn);
+  if (IsLost(facts, is_first, is_missed) && episode.lost.size() < kMostLost) {
+    episode.lost.push_back(LostOf(facts, is_missed));
+    episode.lost.back().resent_ns = packet.time_ns;
+  }
   if (facts.original && episode.originals.size() < kMostOriginals) {
     episode.originals.push_back({.psn = facts.psn,
                                  .frame = facts.original->frame,
@@ -199,6 +285,8 @@ void Recovery::OnNewRequest() {
 void Recovery::OnProgress(const CapturedPacket& response, wire::Psn una,
                           int64_t least_round_trip_ns) {
   attempts_ = 0;
+  least_round_trip_ns_ = least_round_trip_ns;
+  OnArrived(una - wire::kMaxKeptPackets, una, response.time_ns);
   if (rnr_ && una.Since(rnr_->psn) > 0) {
     ReportRnr(false);
     rnr_.reset();
@@ -239,6 +327,15 @@ std::string Recovery::LostText(const Lost& lost) const {
                         " from psn ", lost.psn.value(),
                         " on did not reach the capture point: lost ", SideText(lost.side));
   }
+  if (lost.what == LostWhat::kNone && lost.among > 1) {
+    return absl::StrCat("one of the packets from psn ", lost.psn.value(), at, " to psn ",
+                        (lost.psn + (lost.among - 1)).value(), ", or an answer to them, was lost ",
+                        SideText(lost.side));
+  }
+  if (lost.what == LostWhat::kResponse && lost.among > 1) {
+    return absl::StrCat("an answer to the packets from psn ", lost.psn.value(), at, " to psn ",
+                        (lost.psn + (lost.among - 1)).value(), " was lost");
+  }
   const absl::string_view or_answer = lost.what == LostWhat::kNone ? ", or its answer," : "";
   return absl::StrCat(PacketName(lost.opcode), " psn ", lost.psn.value(), at, or_answer,
                       lost.may_be_late ? " was lost, or came late, " : " was lost ",
@@ -247,7 +344,8 @@ std::string Recovery::LostText(const Lost& lost) const {
 
 /// A NAK or a map says what was lost. Behind a timeout, the answers to the resent packets do.
 std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
-  const bool is_timeout = episode.trigger == Trigger::kTimeout;
+  const bool is_timeout =
+      episode.trigger == Trigger::kTimeout || episode.trigger == Trigger::kProbe;
   if (episode.trigger == Trigger::kUnknown) return {};
   if (episode.was_late && (is_timeout || episode.trigger == Trigger::kNak)) return {};
   std::vector<Lost> lost = episode.lost;
@@ -261,6 +359,8 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
   if (!is_timeout || lost.empty() || lost[0].what != LostWhat::kNone) return lost;
   if (!episode.repeated_ack) {
     if (episode.was_ack) lost[0].what = LostWhat::kResponse;
+    lost[0].among = static_cast<uint32_t>(std::max(1, episode.until.Since(lost[0].psn)));
+    if (episode.was_ack) lost[0].side = LostSide::kUnknown;
     return lost;
   }
   // The responder had all up to this PSN before they were sent again.
@@ -275,11 +375,23 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
   return lost;
 }
 
+/// The responder told of it sooner than it could have had what was sent again.
+bool Recovery::WasLate(const Lost& lost) const {
+  return lost.what == LostWhat::kRequest && lost.frame != 0 && lost.arrived_ns != 0 &&
+         (lost.arrived_ns - lost.resent_ns) * 4 < least_round_trip_ns_ * 3;
+}
+
 uint32_t Recovery::ReportLost(const Episode& episode, uint64_t& count) {
   uint32_t cause = 0;
   for (const Lost& lost : LostIn(episode)) {
     if (lost.cause != 0) {
       cause = cause == 0 ? lost.cause : cause;
+      continue;
+    }
+    if (WasLate(lost)) {
+      const uint32_t late =
+          ReportLate({.psn = lost.psn, .frame = lost.frame, .opcode = lost.opcode}, lost.time_ns);
+      cause = cause == 0 ? late : cause;
       continue;
     }
     count += lost.packets;
@@ -288,6 +400,8 @@ uint32_t Recovery::ReportLost(const Episode& episode, uint64_t& count) {
     finding.what = lost.what;
     finding.side = lost.side;
     finding.count = lost.packets;
+    finding.among = lost.among;
+    finding.may_be_late = lost.may_be_late;
     if (lost.frame != 0) finding.AddFrame(lost.frame);
     finding.AddFrame(episode.first_frame);
     finding.text = LostText(lost);
@@ -297,17 +411,22 @@ uint32_t Recovery::ReportLost(const Episode& episode, uint64_t& count) {
   return cause;
 }
 
+uint32_t Recovery::ReportLate(const Lost& lost, int64_t time_ns) {
+  Finding late = sink_.Make(FindingKind::kReordering, time_ns, lost.psn);
+  late.side = LostSide::kResponder;
+  late.what = LostWhat::kRequest;
+  late.AddFrame(lost.frame);
+  late.text = absl::StrCat(PacketName(lost.opcode), " psn ", lost.psn.value(), " (",
+                           Frame(lost.frame), ") reached the responder behind later packets");
+  return sink_.Add(std::move(late));
+}
+
 void Recovery::ReportNakAlone(const Nak& nak, uint32_t cause) {
   if (nak.original && nak.original->cause != 0) cause = nak.original->cause;
   if (cause == 0 && nak.original) {
-    Finding late = sink_.Make(FindingKind::kReordering, nak.time_ns, nak.psn);
-    late.side = LostSide::kResponder;
-    late.what = LostWhat::kRequest;
-    late.AddFrame(nak.original->frame);
-    late.text =
-        absl::StrCat(PacketName(nak.original->opcode), " psn ", nak.psn.value(), " (",
-                     Frame(nak.original->frame), ") reached the responder behind later packets");
-    cause = sink_.Add(std::move(late));
+    cause =
+        ReportLate({.psn = nak.psn, .frame = nak.original->frame, .opcode = nak.original->opcode},
+                   nak.time_ns);
   }
   Finding finding = sink_.Make(FindingKind::kSequenceNak, nak.time_ns, nak.psn);
   finding.cause = cause;

@@ -44,14 +44,18 @@ struct ResendFacts {
   std::optional<PacketMark> response;  ///< The answer from this PSN on, if it was seen.
   bool later_response = false;         ///< An answer behind the one that is asked for was seen.
   uint64_t ack_frame = 0;              ///< The ACK that was seen for it; 0: none.
+  wire::Psn ack_psn;                   ///< All up to this one were acknowledged by it.
   int64_t last_event_ns = 0;           ///< The last progress, or when it was last sent.
   wire::Psn next;                      ///< Behind the last PSN that was sent.
   uint32_t gap = 0;                    ///< Packets from this one on that were not seen.
+  bool is_last = false;                ///< No later packet was sent yet.
   bool hears_responses = false;        ///< The point sees responses of this stream.
 };
 
 /// Requesters time out later; sooner, a NAK was there that was not captured.
 inline constexpr int64_t kLeastTimeoutNs = 100'000;
+/// Nor do they ask sooner whether the last packet has arrived.
+inline constexpr int64_t kLeastProbeNs = 2'000;
 
 class Recovery {
  public:
@@ -60,6 +64,7 @@ class Recovery {
   void OnSequenceNak(const CapturedPacket& nak, const PacketMark* original);
   /// `timer_ns`: what the NAK tells the requester to wait.
   void OnRnrNak(const CapturedPacket& nak, int64_t timer_ns);
+  /// Its map says which packets the responder misses, and which it has.
   void OnSelectiveAck(const CapturedPacket& ack);
   void OnResend(const CapturedPacket& packet, const ResendFacts& facts);
   /// New data was sent: what was to be sent again has been.
@@ -68,6 +73,8 @@ class Recovery {
   void OnProgress(const CapturedPacket& response, wire::Psn una, int64_t least_round_trip_ns);
   /// An ACK of what was acknowledged before: the responder got a packet again that it had.
   void OnRepeatedAck(wire::Psn psn);
+  /// An answer that was asked for again had been on its way.
+  void OnLateAnswer(wire::Psn psn);
   /// An answer with a wrong ICRC.
   void OnDamagedResponse(wire::Psn psn, uint32_t finding);
   /// The stream or the capture ends. `next`: behind the last PSN that was sent.
@@ -83,7 +90,8 @@ class Recovery {
   FindingSink& sink() { return sink_; }
 
  private:
-  enum class Trigger : uint8_t { kNak, kRnr, kSelective, kImplied, kTimeout, kUnknown };
+  // kProbe: the last packet was sent again sooner than a timeout.
+  enum class Trigger : uint8_t { kNak, kRnr, kSelective, kImplied, kTimeout, kProbe, kUnknown };
   struct Nak {
     wire::Psn psn;
     uint64_t frame = 0;
@@ -111,7 +119,10 @@ class Recovery {
     wire::Opcode opcode{};
     uint32_t cause = 0;  // A finding that explains it.
     uint32_t packets = 1;
+    uint32_t among = 0;  // It is one of so many PSNs, from `psn` on.
     bool may_be_late = false;
+    int64_t resent_ns = 0;
+    int64_t arrived_ns = 0;  // When the responder first told that it has the packet; 0: never.
   };
   struct Episode {
     Trigger trigger = Trigger::kUnknown;
@@ -138,7 +149,17 @@ class Recovery {
   bool Continues(const ResendFacts& facts) const;
   void Begin(const CapturedPacket& packet, const ResendFacts& facts);
   Trigger TriggerOf(const ResendFacts& facts, int64_t waited_ns) const;
-  Lost LostOf(const ResendFacts& facts) const;
+  Lost LostOf(const ResendFacts& facts, bool is_missed) const;
+  bool IsLost(const ResendFacts& facts, bool is_first, bool is_missed) const;
+  /// The responder has the packets from `first` on, before `end`.
+  void OnArrived(wire::Psn first, wire::Psn end, int64_t time_ns);
+  void NoteMissed(wire::Psn psn);
+  bool TakeMissed(wire::Psn psn);
+  bool WasLate(const Lost& lost) const;
+  /// What seemed to be sent again was the first transmission: now it was sent again.
+  void OnSecond(const CapturedPacket& packet, const ResendFacts& facts);
+  uint32_t ReportLate(const Lost& lost, int64_t time_ns);
+  bool IsUnderWay(wire::Psn psn, int64_t now_ns) const;
   /// Repeated ACKs may still come: the episode is reported when others follow.
   void Close();
   void Settle();
@@ -159,6 +180,8 @@ class Recovery {
   std::optional<Episode> episode_;
   std::optional<Episode> settling_;  // The one before, closed and not yet reported.
   uint64_t selective_frame_ = 0;     // The newest selective acknowledgement.
+  std::vector<wire::Psn> missed_;    // The responder has said that it misses these.
+  int64_t least_round_trip_ns_ = 0;  // 0: not known.
   wire::Psn damaged_psn_;
   uint32_t damaged_cause_ = 0;
   wire::Psn attempted_;  // The start of the last episode without progress.

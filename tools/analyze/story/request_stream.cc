@@ -131,6 +131,7 @@ void RequestStream::OnRequest(const CapturedPacket& packet) {
   if (ahead > 0) OpenGap(next_, packet);
   ahead >= 0 ? TakeNew(packet) : TakeOld(packet);
   request_ids_.Add(packet.identification);
+  last_request_ = packet.number;
   if (early_) ResolveEarlyAnswer(false);
 }
 
@@ -268,8 +269,11 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
     if (OutstandingRead* const read = reads_.Find(psn)) return TakeReadAgain(packet, *read);
   }
   if (const PacketMark* const mark = requests_.Find(psn)) {
-    const bool may_be_copy = request_ids_.rises() || !recovery_.IsRepairing(psn);
-    if (may_be_copy && IsCopy(*mark, packet, request_ids_, amounts_.least_round_trip_ns)) {
+    was_repeated_ = true;
+    // No requester sends one packet twice in a row.
+    const bool may_be_copy =
+        request_ids_.rises() || !recovery_.IsRepairing(psn) || mark->frame == last_request_;
+    if (may_be_copy && IsCopy(*mark, packet, request_ids_, LeastResend(*mark))) {
       return ReportDuplicate(packet, mark->frame, LostWhat::kRequest);
     }
     if (!is_reliable_) return;
@@ -277,11 +281,23 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
     facts.original = *mark;
     facts.last_event_ns = std::max(last_progress_ns_, mark->time_ns);
     if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
+    facts.ack_psn = una_ - 1;
     Resend(packet, facts);
     Mark(packet).cause = 0;
     return;
   }
   if (GapOf(psn) != nullptr) TakeInGap(packet);
+}
+
+/// Sooner than this after it was sent, the packet was not sent again: no answer has told of
+/// anything missing lately, and requesters wait longer for one before they probe.
+int64_t RequestStream::LeastResend(const PacketMark& mark) const {
+  const bool is_quiet = mark.frame == last_request_ ||
+                        (has_answers_ && mark.time_ns - last_trouble_ns_ > kLeastTimeoutNs);
+  const int64_t least = amounts_.least_round_trip_ns;
+  const bool has_identification = mark.identification != 0 && !request_ids_.is_constant();
+  if (least == 0 && has_identification) return 0;  // See IsCopy.
+  return std::max(is_quiet ? kLeastProbeNs : 0, least);
 }
 
 /// The packet was not seen before, and later ones were: it is late, or sent again.
@@ -301,6 +317,7 @@ void RequestStream::TakeInGap(const CapturedPacket& packet) {
     facts.gap = gap.packets - static_cast<uint32_t>(psn.Since(gap.first));
     if (IsAnsweredByPackets(wire::InfoOf(facts.opcode))) facts.gap = 1;  // PSNs of its answer.
     if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
+    facts.ack_psn = una_ - 1;
     Resend(packet, facts);
   }
   if (IsAnsweredByPackets(wire::InfoOf(packet.packet.header.opcode))) {
@@ -332,14 +349,15 @@ ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) const {
   facts.payload_bytes = static_cast<uint32_t>(packet.packet.payload.size());
   facts.opcode = packet.packet.header.opcode;
   facts.next = next_;
+  facts.is_last = facts.psn + 1 == next_;
   facts.hears_responses = has_answers_;
   return facts;
 }
 
 void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read) {
   const wire::Psn psn = packet.packet.header.psn;
-  if (psn == read.first &&
-      IsCopy(read.request, packet, request_ids_, amounts_.least_round_trip_ns)) {
+  was_repeated_ = true;
+  if (psn == read.first && IsCopy(read.request, packet, request_ids_, LeastResend(read.request))) {
     return ReportDuplicate(packet, read.request.frame, LostWhat::kRequest);
   }
   ResendFacts facts = FactsOf(packet);
@@ -363,7 +381,7 @@ void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead&
   read.request.cause = 0;
   Fill(read.request, packet);
   read.round = psn;
-  read.overtaker = {};
+  read.passed_over = std::exchange(read.overtaker, {});
 }
 
 void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {

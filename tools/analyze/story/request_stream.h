@@ -118,6 +118,7 @@ class RequestStream {
   void TakeInGap(const CapturedPacket& packet);
   void TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read);
   void Resend(const CapturedPacket& packet, ResendFacts facts);
+  int64_t LeastResend(const PacketMark& mark) const;
   bool IsLate(const CapturedPacket& packet, uint16_t overtaker_id, int64_t overtaker_ns) const;
   ResendFacts FactsOf(const CapturedPacket& packet) const;
   PacketMark& Mark(const CapturedPacket& packet);
@@ -131,6 +132,7 @@ class RequestStream {
   void TakeNak(const CapturedPacket& packet);
   void TakeReadResponse(const CapturedPacket& packet);
   void TakeInRound(const CapturedPacket& packet, OutstandingRead& read, PacketMark& mark);
+  bool IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const;
   void CheckReadResponse(const CapturedPacket& packet, const OutstandingRead& read);
   void Acknowledge(const CapturedPacket& packet, wire::Psn una);
   wire::Psn Reached(const CapturedPacket& packet, wire::Psn una);
@@ -148,6 +150,7 @@ class RequestStream {
   void Draw(const CapturedPacket& packet, PlotKind kind, wire::Psn psn);
   uint32_t in_flight() const { return static_cast<uint32_t>(std::max(0, next_.Since(una_))); }
 
+  static constexpr int64_t kLongAgo = -1'000'000'000;
   static constexpr size_t kMostGaps = 32;
   static constexpr uint32_t kMostMarked = 4096;
   static constexpr size_t kMostWaiting = 4096;
@@ -176,6 +179,10 @@ class RequestStream {
   IdentificationOrder request_ids_;
   IdentificationOrder response_ids_;
   PacketMark last_ack_;
+  int64_t last_trouble_ns_ = kLongAgo;  // When an answer last told of something missing.
+  bool was_repeated_ = false;           // A request came again since the last ACK.
+  PacketMark last_nak_;
+  uint64_t last_request_ = 0;  // The frame.
   uint64_t progress_frame_ = 0;
   wire::Psn highest_answer_;     // Behind the last PSN that was answered, in any order.
   bool was_incomplete_ = false;  // Not all packets are in the capture.

@@ -40,6 +40,7 @@ void RequestStream::OnResponse(const CapturedPacket& packet) {
   } else if (IsAnsweredByPackets(info)) {
     TakeReadResponse(packet);
   } else if (info.Has(Info::kKeptMap)) {
+    last_trouble_ns_ = packet.time_ns;
     recovery_.OnSelectiveAck(packet);
     if (header.psn.Since(una_) > 0) Acknowledge(packet, header.psn);
   } else if ((header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck) {
@@ -53,11 +54,13 @@ void RequestStream::OnResponse(const CapturedPacket& packet) {
 void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
   const wire::TransportHeader& header = packet.packet.header;
   // Without identifications, a repeated ACK may be the answer to a repeated request.
-  if (last_ack_.valid() && last_ack_.psn == header.psn.value() && response_ids_.rises() &&
-      IsCopy(last_ack_, packet, response_ids_, 0)) {
+  const int64_t least_ns = was_repeated_ ? 0 : kLeastProbeNs;
+  if (last_ack_.valid() && last_ack_.psn == header.psn.value() &&
+      IsCopy(last_ack_, packet, response_ids_, least_ns)) {
     return ReportDuplicate(packet, last_ack_.frame, LostWhat::kResponse);
   }
   Fill(last_ack_, packet);
+  was_repeated_ = false;
   amounts_.credit_code = header.aeth.syndrome & wire::kSyndromeValueMask;
   amounts_.least_credit_code = std::min(amounts_.least_credit_code, amounts_.credit_code);
   const PacketMark* const request = requests_.Find(header.psn);
@@ -110,7 +113,16 @@ void RequestStream::TakeNak(const CapturedPacket& packet) {
   const uint8_t syndrome = header.aeth.syndrome;
   const OutstandingRead* const read = reads_.Find(header.psn);
   const PacketMark* const request = read != nullptr ? &read->request : requests_.Find(header.psn);
+  if (last_nak_.valid() && last_nak_.psn == header.psn.value() &&
+      IsCopy(last_nak_, packet, response_ids_, was_repeated_ ? 0 : kLeastProbeNs)) {
+    return ReportDuplicate(packet, last_nak_.frame, LostWhat::kResponse);
+  }
+  last_nak_ = {};
+  Fill(last_nak_, packet);
+  was_repeated_ = false;
+  last_trouble_ns_ = packet.time_ns;
   Acknowledge(packet, header.psn);
+  if (header.psn.Since(highest_answer_) >= 0) highest_answer_ = header.psn + 1;
   if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeRnrNak) {
     ++amounts_.rnr_naks;
     Draw(packet, PlotKind::kRnrNak, header.psn);
@@ -163,6 +175,12 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
                                 PacketMark& mark) {
   const wire::Psn psn = packet.packet.header.psn;
   const int32_t ahead = psn.Since(read.round);
+  if (ahead == 0 && IsLateAnswer(packet, read)) {
+    ReportReordering(packet, read.passed_over.frame, 0, LostWhat::kResponse);
+    recovery_.OnLateAnswer(psn);
+    read.passed_over = {};
+  }
+  if (ahead > 0) last_trouble_ns_ = packet.time_ns;
   if (ahead > 0 && !read.overtaker.valid()) {
     read.overtaker = mark;
     read.reordering = 0;
@@ -194,6 +212,15 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
   if (was_complete || !read.is_complete()) return;
   const Operation operation = read.is_atomic ? Operation::kAtomic : Operation::kRead;
   amounts_.messages[static_cast<size_t>(operation)].latency.Add(packet.time_ns - read.time_ns);
+}
+
+/// It answers the READ before it was asked again: the answers to that begin with FIRST or ONLY.
+bool RequestStream::IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const {
+  if (!read.passed_over.valid() || read.is_atomic) return false;
+  if (response_ids_.rises())
+    return IsBefore(packet.identification, read.passed_over.identification);
+  return packet.packet.header.psn != read.first &&
+         !wire::InfoOf(packet.packet.header.opcode).Has(Info::kFirst);
 }
 
 /// docs/protocol/transport.md, section 3.2: a FIRST or MIDDLE has the path MTU, the last packet
