@@ -52,6 +52,7 @@ class Namespace:
         """A process with a /sys that shows the namespace. `ip netns exec` would mount one for each
         command, whose end waits 30 ms for the end of the mount."""
         holder = Process(["ip", "netns", "exec", self.name, "sleep", "infinity"])
+        Process.started.discard(holder)  # No program under test, whose state a failure tells.
         comm = pathlib.Path(f"/proc/{holder.pid}/comm")
         wait_until(lambda: not holder.running() or comm.read_text(encoding="ascii") == "sleep\n",
                    "the mounts of a namespace")
