@@ -100,7 +100,8 @@ def simulate(options, profile, marks, tool):
     return {"goodput": after["goodput_bps"] / 1e9, "jain": after["fairness"],
             "resent": 100 * delta["retransmitted"] / delta["frames"],
             "drops": (delta["tail_drops"] + delta["early_drops"]) / options.seconds,
-            "marks": delta["marks"] / options.seconds, "cnps": delta["cnps"] / options.seconds,
+            "marks": delta["marked_frames"] / options.seconds,
+            "cnps": delta["cnps"] / options.seconds,
             "handled": delta["cnps"] / options.seconds}
 
 

@@ -49,10 +49,11 @@ struct Totals {
   uint64_t packet_events = 0;  ///< Arrivals of frames at a switch or NIC.
   uint64_t retransmitted = 0, sequence_naks = 0, timeouts = 0, probes = 0;
   uint64_t duplicates = 0, out_of_sequence = 0, kept = 0;
-  uint64_t marks = 0;    ///< By switches.
-  uint64_t cnps = 0;     ///< Received.
-  uint64_t pauses = 0;   ///< Of all links.
-  double paused_us = 0;  ///< The time in them, of all links together.
+  uint64_t marks = 0;          ///< By switches.
+  uint64_t marked_frames = 0;  ///< Received with a mark; some were marked and then dropped.
+  uint64_t cnps = 0;           ///< Received.
+  uint64_t pauses = 0;         ///< Of all links.
+  double paused_us = 0;        ///< The time in them, of all links together.
   uint64_t tail_drops = 0, early_drops = 0, down_drops = 0, losses = 0, scripted_drops = 0;
   uint64_t no_path = 0;
   uint64_t reordered = 0;

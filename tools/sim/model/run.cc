@@ -248,6 +248,7 @@ class Observer {
       const NicCounters& counters = cluster_.nic(i).counters();
       totals.frames += counters.sent_frames;
       totals.cnps += counters.cnps_received;
+      totals.marked_frames += counters.marked_frames;
       totals.scripted_drops += counters.scripted_drops;
       totals.reordered += counters.reordered_frames;
     }

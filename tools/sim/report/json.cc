@@ -40,6 +40,7 @@ Json JsonOf(const Totals& totals) {
           {"out_of_sequence", totals.out_of_sequence},
           {"kept_out_of_order", totals.kept},
           {"marks", totals.marks},
+          {"marked_frames", totals.marked_frames},
           {"cnps", totals.cnps},
           {"pauses", totals.pauses},
           {"paused_us", Rounded(totals.paused_us)},
