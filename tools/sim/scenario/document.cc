@@ -29,11 +29,11 @@ Node NodeOf(const toml::node& from) {
   Node node{.line = from.source().begin.line, .text = {}, .items = {}, .fields = {}};
   if (const auto* table = from.as_table()) {
     for (const auto& [key, value] : *table) {
-      node.fields.emplace_back(std::string(key.str()), NodeOf(value));
-      node.fields.back().second.line = key.source().begin.line;
+      node.fields.push_back({std::string(key.str()), NodeOf(value)});
+      node.fields.back().value.line = key.source().begin.line;
     }
     // toml++ sorts its keys.
-    std::ranges::stable_sort(node.fields, {}, [](const auto& field) { return field.second.line; });
+    std::ranges::stable_sort(node.fields, {}, [](const auto& field) { return field.value.line; });
   } else if (const auto* array = from.as_array()) {
     node.kind = Node::Kind::kList;
     for (const toml::node& item : *array) node.items.push_back(NodeOf(item));
@@ -54,8 +54,8 @@ Node NodeOf(const toml::node& from) {
 
 const Node* Node::Find(absl::string_view key) const {
   const auto found =
-      std::ranges::find_if(fields, [&](const auto& field) { return field.first == key; });
-  return found == fields.end() ? nullptr : &found->second;
+      std::ranges::find_if(fields, [&](const auto& field) { return field.key == key; });
+  return found == fields.end() ? nullptr : &found->value;
 }
 
 absl::StatusOr<Node> ParseDocument(const std::string& text, const std::string& file) {
@@ -82,7 +82,7 @@ absl::Status SetValue(Node& document, const std::string& path, const std::string
     if (at->kind != Node::Kind::kTable) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": \"", part, "\" is in no table"));
     }
-    if (at->Find(part) == nullptr) at->fields.emplace_back(part, Node{});
+    if (at->Find(part) == nullptr) at->fields.push_back({part, Node{}});
     at = const_cast<Node*>(at->Find(part));
   }
   const absl::StatusOr<Node> parsed = ParseDocument("value = " + value, path);

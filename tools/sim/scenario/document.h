@@ -19,15 +19,21 @@ namespace uroce::tools::sim {
 
 /// A value of a TOML file.
 struct Node {
+  struct Field;
   enum class Kind : uint8_t { kText, kNumber, kFlag, kList, kTable };
   Kind kind = Kind::kTable;
   uint32_t line = 0;
   std::string text;     ///< kText, and the spelling of kNumber.
   bool is_set = false;  ///< kFlag.
   std::vector<Node> items;
-  std::vector<std::pair<std::string, Node>> fields;  ///< kTable, in the order of the file.
+  std::vector<Field> fields;  ///< kTable, in the order of the file.
 
   const Node* Find(absl::string_view key) const;
+};
+
+struct Node::Field {
+  std::string key;
+  Node value;
 };
 
 /// Parses TOML. Errors: kInvalidArgument, "file:line: what is wrong".
