@@ -18,6 +18,7 @@ OBJECTS = ["tests/nic/nic_domain_test",
            "tests/nic/nic_control_test",
            "tests/nic/nic_control_turns_test",
            "tests/nic/nic_remapped_regions_test"]
+RESOURCES = ["tests/nic/nic_resources_test"]
 PATHS = ["tests/nic/paths/paths_test"]
 PEERS = ["tests/nic/peers/peers_test"]
 RDMA_CM = ["tests/nic/rdma_cm/rdma_cm_test"]
@@ -62,10 +63,10 @@ BUGS = [
      "TellsPages(fd, file_bytes) ? Populated::kPresent : Populated::kNone",
      "Populated::kPresent",
      "registering a file of another user makes no pages of it"),
-    ("pages-of-queues-can-be-freed", OBJECTS, "nic/objects/resources.cc",
+    ("pages-of-queues-can-be-freed", RESOURCES, "nic/objects/resources.cc",
      "  KeepPages(fd->get());\n", "",
      "programs free no pages of their queues"),
-    ("ended-queues-keep-their-bytes", OBJECTS, "nic/objects/resources.cc",
+    ("ended-queues-keep-their-bytes", RESOURCES, "nic/objects/resources.cc",
      "      std::memset(storage->mapping.data() + at + page, 0, kPageBytes);\n", "",
      "a range is cleared before it is taken again"),
     ("program-ends-in-one-turn", OBJECTS, "nic/objects/resources.h",
