@@ -3,6 +3,7 @@
 import glob
 import os
 import select
+import shutil
 import subprocess
 import tempfile
 import time
@@ -12,8 +13,8 @@ import weakref
 # much.
 PATIENCE = float(os.environ.get("UROCE_E2E_PATIENCE", "1"))
 # Programs end with this process. With a function between fork and exec, Python would copy its own
-# address space for each.
-_TIED = ("setpriv", "--pdeathsig", "KILL", "--")
+# address space for each. A test may give a program another PATH.
+_TIED = (shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--")
 _IN_MEMORY = "/dev/shm"
 _LEAST_FREE_BYTES = 1 << 30
 
