@@ -33,6 +33,18 @@ LostWhat WhatOf(const wire::Packet& packet) {
                                                                  : LostWhat::kRequest;
 }
 
+KnownFault FaultOf(const wire::Packet& packet, uint32_t from, uint32_t to, uint64_t number,
+                   Nanos now) {
+  return {.what = WhatOf(packet),
+          .from = from,
+          .to = to,
+          .dest_qpn = packet.header.dest_qpn,
+          .psn = packet.header.psn,
+          .opcode = packet.header.opcode,
+          .number = number,
+          .time = now};
+}
+
 /// False: it is no RoCE packet.
 bool Decode(std::span<const uint8_t> frame, wire::Packet& packet, bool& is_right) {
   wire::FrameView view;
@@ -102,32 +114,20 @@ void KnownNetwork::OnSent(uint64_t number, uint32_t from, uint32_t to,
   wire::Packet packet;
   bool is_right = false;
   const bool is_known = Decode(frame, packet, is_right);
+  KnownFault fault = FaultOf(packet, from, to, number, now);
   if (is_known && !IsReliable(packet) && fate == sim::Fate::kSpoilt) {
-    faults_.push_back({.kind = FindingKind::kMalformed,
-                       .from = from,
-                       .to = to,
-                       .dest_qpn = packet.header.dest_qpn,
-                       .psn = packet.header.psn,
-                       .opcode = packet.header.opcode,
-                       .number = number,
-                       .time = now});
+    fault.kind = FindingKind::kMalformed;
+    faults_.push_back(fault);
   }
   if (is_known && IsReliable(packet)) {
     const LostWhat what = WhatOf(packet);
     NoteSent(FlowOf(from, to, packet.header.dest_qpn, what), packet);
     if (IsAcknowledge(packet)) NoteAnswer(from, to, packet);
     if (fate != sim::Fate::kIntact) {
-      faults_.push_back({.kind = FindingKind::kLoss,
-                         .what = what,
-                         .from = from,
-                         .to = to,
-                         .dest_qpn = packet.header.dest_qpn,
-                         .psn = packet.header.psn,
-                         .opcode = packet.header.opcode,
-                         .number = number,
-                         .time = now,
-                         .sent_frame = points_[from]->frames + 1,
-                         .is_needed = !IsAcknowledge(packet)});
+      fault.kind = FindingKind::kLoss;
+      fault.sent_frame = points_[from]->frames + 1;
+      fault.is_needed = !IsAcknowledge(packet);
+      faults_.push_back(fault);
       if (!IsAcknowledge(packet)) {
         missing_.push_back({now + sim::Network::kLatency, faults_.size() - 1});
         FlowOf(from, to, packet.header.dest_qpn, what).open.push_back(faults_.size() - 1);
@@ -200,15 +200,8 @@ void KnownNetwork::OnArrived(uint64_t number, uint32_t from, uint32_t to,
   }
   if (!is_known || !IsReliable(packet)) return;
   Flow& flow = FlowOf(from, to, packet.header.dest_qpn, WhatOf(packet));
-  KnownFault fault{.what = WhatOf(packet),
-                   .from = from,
-                   .to = to,
-                   .dest_qpn = packet.header.dest_qpn,
-                   .psn = packet.header.psn,
-                   .opcode = packet.header.opcode,
-                   .number = number,
-                   .time = now,
-                   .frame = at};
+  KnownFault fault = FaultOf(packet, from, to, number, now);
+  fault.frame = at;
   if (++flow.arrivals[number] > 1) {
     fault.kind = FindingKind::kDuplicate;
     faults_.push_back(fault);
