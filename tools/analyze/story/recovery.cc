@@ -95,12 +95,13 @@ void Recovery::OnSelectiveAck(const CapturedPacket& ack) {
   wire::KeptMap map;
   if (ack.is_cut || !map.Parse(ack.packet.payload)) return;
   const wire::Psn base = ack.packet.header.psn;
-  for (uint32_t i = 0; i < map.packets(); ++i) {
-    const bool is_kept = (map.Kept(i & ~63u) >> (i & 63) & 1) != 0;
-    if (is_kept) {
-      OnArrived(base + i, base + i + 1, ack.time_ns);
-    } else if (!IsUnderWay(base + i, ack.time_ns)) {
-      NoteMissed(base + i);
+  const auto is_kept = [&](uint32_t i) { return (map.Kept(i & ~63u) >> (i & 63) & 1) != 0; };
+  for (uint32_t i = 0; i < map.packets();) {
+    const uint32_t first = i;
+    while (i < map.packets() && is_kept(i)) ++i;
+    if (i != first) OnArrived(base + first, base + i, ack.time_ns);
+    for (; i < map.packets() && !is_kept(i); ++i) {
+      if (!IsUnderWay(base + i, ack.time_ns)) NoteMissed(base + i);
     }
   }
 }
