@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbs-shim/memory_region.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "verbs-shim/buffers.h"
 #include "verbs-shim/daemon_connection.h"
+#include "verbs-shim/gpu/driver.h"
+#include "verbs-shim/gpu/stage.h"
 #include "verbs-shim/memory/registry.h"
 #include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/objects.h"
@@ -140,6 +144,10 @@ int SendMemoryFd(void* connection, int fd) {
   return Lend(connection, request, fd, reply);
 }
 
+int OpenStage(void* connection, uint64_t address) {
+  return gpu::OpenStage(ConnectionOf(connection), address);
+}
+
 int ShareFile(void* connection, const SharedFile& file, SharedGrant& grant) {
   const uroce_lend request = {.what = UROCE_LEND_FILE,
                               .writable = file.writable ? 1u : 0u,
@@ -175,6 +183,7 @@ Daemon DaemonOf(DaemonConnection& connection) {
           .register_region = RegisterRegion,
           .deregister_region = DeregisterRegion,
           .send_memory_fd = SendMemoryFd,
+          .open_stage = OpenStage,
           .share_file = ShareFile};
 }
 
@@ -212,6 +221,8 @@ struct RegionAttributes {
 };
 constexpr uint64_t kGivenIova = 1 << 0;
 constexpr uint64_t kGivenAddr = 1 << 1;
+constexpr uint64_t kGivenFd = 1 << 2;
+constexpr uint64_t kGivenFdOffset = 1 << 3;
 constexpr uint64_t kGivenBuffer = 1 << 5;
 
 using RegMrEx = ibv_mr*(ibv_pd*, RegionAttributes*);
@@ -245,18 +256,61 @@ memory::Daemon DaemonOf(const ibv_context* context) {
   return memory::DaemonOf(*Ours(const_cast<ibv_context*>(context))->connection);
 }
 
-ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
-  return RegisterRegion(pd, addr,
-                        {.pd = pd->handle,
-                         .access = access,
-                         .addr = reinterpret_cast<uintptr_t>(addr),
-                         .length = length,
-                         .iova = iova});
+/// Finds out whether the memory of `request` is a GPU's. Returns 0, or EFAULT where it is in part.
+int FindDevice(memory::MemoryRequest& request) {
+  const gpu::Residence residence = gpu::FindMemory(request.addr, request.length);
+  request.is_device = residence == gpu::Residence::kDevice;
+  if (residence != gpu::Residence::kBoth) return 0;
+  Log("0x%llx+%llu is memory of a GPU in part", static_cast<unsigned long long>(request.addr),
+      static_cast<unsigned long long>(request.length));
+  return EFAULT;
 }
 
-/// Of memory of the program, also from ibv_alloc_buf. DMA-bufs and DMA handles are for devices.
+ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+  memory::MemoryRequest request = {.pd = pd->handle,
+                                   .access = access,
+                                   .addr = reinterpret_cast<uintptr_t>(addr),
+                                   .length = length,
+                                   .iova = iova};
+  const int error = FindDevice(request);
+  return error == 0 ? RegisterRegion(pd, addr, request) : FailWith(error);
+}
+
+/// A DMA-buf of a GPU is reached by the address of its memory, which programs give as `iova`: the
+/// file tells neither the address nor the bytes. `offset` is that of `iova` in the file. Errors: as
+/// of the kernel (EBADF: no open file; EINVAL), and EOPNOTSUPP for other DMA-bufs.
+ibv_mr* RegisterDmabuf(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                       int access) {
+  constexpr decltype(statfs::f_type) kDmabufMagic = 0x444d4142;
+  struct statfs file = {};
+  if (fstatfs(fd, &file) != 0) return FailWith(EBADF);
+  if (offset % memory::kPageBytes != iova % memory::kPageBytes) return FailWith(EINVAL);
+  memory::MemoryRequest request = {.pd = pd->handle,
+                                   .access = static_cast<unsigned>(access),
+                                   .addr = iova,
+                                   .length = length,
+                                   .iova = iova};
+  if (FindDevice(request) == 0 && request.is_device) {
+    return RegisterRegion(pd, reinterpret_cast<void*>(iova), request);
+  }
+  if (file.f_type != kDmabufMagic) return FailWith(EINVAL);
+  Log("a DMA-buf is registered by the address of its memory as iova: 0x%llx is no memory of a GPU",
+      static_cast<unsigned long long>(iova));
+  return FailWith(EOPNOTSUPP);
+}
+
+ibv_mr* RegisterDmabuf(ibv_pd* pd, const RegionAttributes& wanted) {
+  const uint64_t offset = (wanted.given & kGivenFdOffset) != 0 ? wanted.fd_offset : 0;
+  const bool has_others = (wanted.given & ~(kGivenIova | kGivenFd | kGivenFdOffset)) != 0;
+  if (has_others || (wanted.given & kGivenIova) == 0) return FailWith(EINVAL);
+  return RegisterDmabuf(pd, offset, wanted.length, wanted.iova, wanted.fd, wanted.access);
+}
+
+/// Of memory of the program, also from ibv_alloc_buf. DMA handles are for devices.
 ibv_mr* Register(ibv_pd* pd, const RegionAttributes& wanted) {
-  if ((wanted.given & ~(kGivenIova | kGivenAddr | kGivenBuffer)) != 0) return FailWith(EOPNOTSUPP);
+  constexpr uint64_t kServed = kGivenIova | kGivenAddr | kGivenBuffer | kGivenFd | kGivenFdOffset;
+  if ((wanted.given & ~kServed) != 0) return FailWith(EOPNOTSUPP);
+  if ((wanted.given & kGivenFd) != 0) return RegisterDmabuf(pd, wanted);
   if ((wanted.given & kGivenAddr) == 0) return FailWith(EINVAL);
   const bool is_of_buffer = (wanted.given & kGivenBuffer) != 0;
   if (is_of_buffer && !MayRegister(pd, wanted.buffer, wanted.addr, wanted.length)) {
@@ -303,6 +357,8 @@ int PlanChange(const MemoryRegion& mr, int flags, const ibv_pd* pd, const void* 
 int Reregister(MemoryRegion& mr, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
   memory::MemoryRequest request;
   int error = PlanChange(mr, flags, pd, addr, length, access, request);
+  if (error != 0) return error;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) error = FindDevice(request);
   if (error != 0) return error;
   error = memory::ReregisterMemory(DaemonOf(mr.verbs.context), request, mr.registration);
   if (error != 0) return error;
@@ -435,7 +491,7 @@ UROCE_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uin
 
 UROCE_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
                                        int fd, int access) {
-  if (IsOurs(pd->context)) return FailWith(EOPNOTSUPP);
+  if (IsOurs(pd->context)) return RegisterDmabuf(pd, offset, length, iova, fd, access);
   return real_ibv_reg_dmabuf_mr.CallOr(nullptr, pd, offset, length, iova, fd, access);
 }
 

@@ -100,6 +100,7 @@ constexpr Command kCommands[] = {
     Row<&Segments::Create>(UROCE_CREATE_SEGMENT),
     Row<&Registrations::DestroySegment>(UROCE_DESTROY_SEGMENT),
     Row<&Registrations::TrimSegment>(UROCE_TRIM_SEGMENT),
+    Row<&Regions::CreateStage>(UROCE_CREATE_STAGE),
     Row<&Registrations::AddSegments>(UROCE_ADD_MR_SEGMENTS),
     Row<&Registrations::Register>(UROCE_REG_MR),
     Row<&Registrations::Deregister>(UROCE_DEREG_MR),

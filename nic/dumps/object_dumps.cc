@@ -19,6 +19,7 @@
 #include "nic/objects/xrc.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/stage.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
@@ -190,6 +191,14 @@ Json ContextJson(const Client& client, const Context& context) {
   json["handle"] = context.handle;
   json["users"] = context.users.count();
   json["imported"] = context.origin.has_value();
+  // Of the whole program, as its stage is.
+  const datapath::CopyHelper* const helper = client.program()->core().session().copy_helper();
+  const datapath::StageCounters* const staged = helper ? helper->stage_counters() : nullptr;
+  if (staged != nullptr) {
+    json["staged_read_bytes"] = staged->read_bytes.load();
+    json["staged_written_bytes"] = staged->written_bytes.load();
+    json["staged_refused"] = staged->refused.load();
+  }
   return json;
 }
 
@@ -248,6 +257,7 @@ namespace {
 std::string Hex(uint64_t value) { return absl::StrCat("0x", absl::Hex(value)); }
 
 const char* ModeOf(const datapath::MrSegment& segment) {
+  if (segment.is_staged) return "staged";
   if (segment.mode == datapath::MrMode::kCopied) return "copied";
   if (segment.mode == datapath::MrMode::kNull) return "null";
   return segment.is_own_file ? "shared" : "mapped";
@@ -303,6 +313,8 @@ const char* ReasonText(const datapath::MrSegment& segment) {
       return "policy";
     case UROCE_WHY_PINNED:
       return "pinned pages";
+    case UROCE_WHY_DEVICE:
+      return "device memory";
   }
   return "unknown";
 }
@@ -322,6 +334,7 @@ std::string AccessText(uint32_t access) {
 /// Who makes the system calls on copied memory, as a JSON field; "" for other memory.
 const char* CopiedBy(const datapath::MemoryRegion& region, const datapath::MrSegment& segment) {
   if (segment.mode != datapath::MrMode::kCopied) return "";
+  if (segment.is_staged) return R"(,"copied_by":"program")";
   const bool by_workers = !segment.may_wait && region.session->copy_helper()->is_by_workers();
   return by_workers ? R"(,"copied_by":"workers")" : R"(,"copied_by":"helper")";
 }

@@ -18,6 +18,7 @@
 #include "pipeline/base/observation.h"
 #include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/memory/memory_keys.h"
+#include "pipeline/datapath/memory/stage.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
 
@@ -354,6 +355,28 @@ void TraceRegistration(const MemoryObject& memory) {
 
 }  // namespace
 
+// The file is new, so that no lock of it is held. The helper's thread unmaps it.
+absl::Status Regions::CreateStage(Fd& file) {
+  datapath::CopyHelper* const helper = core_.session().copy_helper();
+  if (helper == nullptr) return Refuse("a stage needs /proc/self/mem first");
+  if (helper->stage_counters() != nullptr) {
+    return absl::FailedPreconditionError("mr: the program has a stage");
+  }
+  absl::StatusOr<Fd> made = MakeSharedFile("uroce-stage", sizeof(uroce_stage));
+  if (!made.ok()) return made.status();
+  KeepPages(made->get());
+  absl::StatusOr<Mapping> mapping = MapShared(made->get(), sizeof(uroce_stage));
+  if (!mapping.ok()) return mapping.status();
+  absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(*std::move(mapping), core_.id());
+  if (!guarded.ok()) return guarded.status();
+  if (absl::Status status = core_.TakeOwnBytes("stage", sizeof(uroce_stage)); !status.ok()) {
+    return status;
+  }
+  helper->SetStage(std::make_unique<datapath::Stage>(*std::move(guarded)));
+  file = *std::move(made);
+  return absl::OkStatus();
+}
+
 Regions::Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,
                  RemappedRegions& remapped)
     : core_(core),
@@ -413,6 +436,15 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
     result.may_wait = MayWait(segment.reason);
     // On-demand memory may change later: a mapping would not notice.
     result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
+    return result;
+  }
+  if (segment.mode == UROCE_MR_STAGED) {
+    const datapath::CopyHelper* const helper = core_.session().copy_helper();
+    if (helper == nullptr || helper->stage_counters() == nullptr) {
+      return Refuse("staged memory needs a stage first");
+    }
+    result.mode = datapath::MrMode::kCopied;
+    result.is_staged = result.may_wait = true;
     return result;
   }
   if (segment.mode == UROCE_MR_NULL) {

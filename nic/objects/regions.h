@@ -157,6 +157,9 @@ class Regions : public ProgramPart {
   Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,
           RemappedRegions& remapped);
 
+  /// Makes the stage of the program's device memory; `file` is for the program. Errors:
+  /// InvalidArgument, FailedPrecondition, ResourceExhausted.
+  absl::Status CreateStage(Fd& file);
   /// Checks a region and finds the memory behind its segments.
   absl::StatusOr<std::unique_ptr<MemoryObject>> Plan(const uroce_reg_mr& request,
                                                      const uroce_mr_segment* segments) const;

@@ -93,6 +93,16 @@ int PlanOnDemand(Registry& registry, const MemoryRequest& request) {
   return registry.parts.Append(all) ? 0 : ENOMEM;
 }
 
+int PlanDevice(Registry& registry, const MemoryRequest& request) {
+  (void)PlanNothing(registry);
+  RegionPart all = {};
+  all.addr = request.addr;
+  all.length = request.length;
+  all.kind = PartKind::kStaged;
+  all.reason = UROCE_WHY_DEVICE;
+  return registry.parts.Append(all) ? 0 : ENOMEM;
+}
+
 /// Only such a mapping can be one of a live segment.
 bool HasSharedMapping(const Registry& registry) {
   return std::any_of(registry.mappings.begin(), registry.mappings.end(),
@@ -102,6 +112,7 @@ bool HasSharedMapping(const Registry& registry) {
 /// Reads the mappings and threads, and splits the region.
 int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
                uint64_t tls_bytes) {
+  if (request.is_device) return PlanDevice(registry, request);
   if (IsOnDemand(request)) return PlanOnDemand(registry, request);
   if (request.length == 0) return PlanNothing(registry);
   const AddressRange region{request.addr, request.addr + request.length};
@@ -314,6 +325,14 @@ int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
   return error;
 }
 
+/// The program's thread serves the daemon's requests for device memory from then on.
+int EnsureStage(Registry& registry, const Daemon& daemon, uint64_t address) {
+  if (registry.stage_session == daemon.connection) return 0;
+  const int error = daemon.open_stage(daemon.connection, address);
+  if (error == 0) registry.stage_session = daemon.connection;
+  return error;
+}
+
 bool IsOfFile(const RegionPart& part) {
   return part.kind == PartKind::kCopied &&
          (part.reason == UROCE_WHY_FILE_MAPPING || part.reason == UROCE_WHY_FILE_SYSTEM ||
@@ -363,6 +382,7 @@ uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
   segment.mode = UROCE_MR_COPIED;
   segment.segment = UROCE_NONE;
   segment.reason = part.reason;
+  if (part.kind == PartKind::kStaged) segment.mode = UROCE_MR_STAGED;
   if (part.kind == PartKind::kLive) {
     segment.mode = registry.segments.mode(part.segment);
     segment.reason = HowRemapped(registry, segment.mode);
@@ -377,8 +397,11 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
                uint32_t replaces, MemoryRegistration& registration) {
   // Also for mapped memory, which rests when workers had to wait for it. A program that may not
   // open its memory does without that.
-  const int error = EnsureMemoryFd(registry, daemon);
-  if (error != 0 && HasPart(registry, PartKind::kCopied)) return error;
+  int error = EnsureMemoryFd(registry, daemon);
+  const bool needs_helper = request.is_device || HasPart(registry, PartKind::kCopied);
+  if (error != 0 && needs_helper) return error;
+  if (request.is_device) error = EnsureStage(registry, daemon, request.addr);
+  if (error != 0 && request.is_device) return error;
   registry.list.Clear();
   for (const RegionPart& part : registry.parts) {
     if (!registry.list.Append(SegmentOf(registry, part))) return ENOMEM;

@@ -18,8 +18,9 @@ struct MemoryRequest {
   uint32_t pd;      // the daemon's handle
   uint32_t access;  // enum ibv_access_flags
   uint64_t addr;
-  uint64_t length;  // 0: a region for messages without bytes, at any address
-  uint64_t iova;    // the address that SGEs and peers use for addr; ignored with ZERO_BASED
+  uint64_t length;         // 0: a region for messages without bytes, at any address
+  uint64_t iova;           // the address that SGEs and peers use for addr; ignored with ZERO_BASED
+  bool is_device = false;  // memory of a GPU
 };
 
 /// A registered region. The caller keeps it until DeregisterMemory().

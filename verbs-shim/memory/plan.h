@@ -20,6 +20,7 @@ enum class PartKind : uint8_t {
   kRemap,   // private pages, to be replaced by a new segment
   kShare,   // pages of a shared file, to be lent to the daemon
   kLive,    // pages that already are a segment the daemon maps
+  kStaged,  // memory of a device, which only the program's own driver reaches
 };
 
 struct RegionPart {

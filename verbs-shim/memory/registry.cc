@@ -75,6 +75,7 @@ void InChild() {
   registry.epoch += 1;
   registry.support_session = nullptr;
   registry.memory_fd_session = nullptr;
+  registry.stage_session = nullptr;
   owner = 0;
   is_forking = false;
   mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -78,6 +78,7 @@ struct Registry {
   Writers writers = Writers::kUnknown;      // of this registration, where a handler makes them wait
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // the connection that has this program's /proc/self/mem
+  const void* stage_session = nullptr;      // the connection that has a stage
 
   uint32_t retained = 0;        // at least as many as segments without references are kept
   uint32_t retained_limit = 0;  // with so many the shim looks which of them may go

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/datapath/memory/stage.h"
 #include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::datapath {
@@ -42,36 +43,64 @@ void Pass(CopyJob& job, uint64_t bytes) {
   while (bytes != 0) {
     CopyPiece& piece = job.pieces[job.moved_pieces];
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(bytes, piece.length_bytes));
-    piece = {piece.app_addr + part, piece.bytes + part, piece.length_bytes - part};
+    piece = {piece.app_addr + part, piece.bytes + part, piece.length_bytes - part, piece.is_staged};
     bytes -= part;
     if (piece.length_bytes == 0) ++job.moved_pieces;
   }
 }
 
-Outcome MoveAll(int fd, CopyJob& job) {
+/// The ways to the memory of a program. `stage` and `stop` are the helper's alone.
+struct Ways {
+  int fd = -1;
+  Stage* stage = nullptr;
+  const std::atomic<bool>* stop = nullptr;
+
+  Stage::Waiter waiter() const { return {*stop, fd}; }
+};
+
+ssize_t MoveSome(const Ways& ways, const CopyJob& job) {
+  const CopyPiece& first = job.pieces[job.moved_pieces];
+  if (first.is_staged) return ways.stage->Move(job, job.moved_pieces, ways.waiter());
+  const CopyVector vector = GatherPieces(job, job.moved_pieces);
+  const auto at = static_cast<off_t>(first.app_addr);
+  return job.kind == CopyJob::Kind::kRead
+             ? preadv(ways.fd, vector.entries.data(), vector.count, at)
+             : pwritev(ways.fd, vector.entries.data(), vector.count, at);
+}
+
+Outcome MoveAll(const Ways& ways, CopyJob& job) {
   job.moved_pieces = 0;
   while (job.moved_pieces < job.piece_count) {
-    const CopyVector vector = GatherPieces(job, job.moved_pieces);
-    const auto at = static_cast<off_t>(job.pieces[job.moved_pieces].app_addr);
-    const ssize_t moved = job.kind == CopyJob::Kind::kRead
-                              ? preadv(fd, vector.entries.data(), vector.count, at)
-                              : pwritev(fd, vector.entries.data(), vector.count, at);
+    const ssize_t moved = MoveSome(ways, job);
     if (moved <= 0) return job.moved_pieces < job.own_pieces ? OutcomeOf(moved) : Outcome::kDone;
     Pass(job, static_cast<uint64_t>(moved));
   }
   return Outcome::kDone;
 }
 
-Outcome ExecuteAtomic(int fd, CopyJob& job) {
-  const auto at = static_cast<off_t>(job.pieces[0].app_addr);
-  ssize_t moved = pread(fd, &job.original, sizeof(job.original), at);
+ssize_t ReadWord(const Ways& ways, const CopyPiece& piece, uint64_t& word) {
+  if (piece.is_staged) {
+    return ways.stage->MoveWord(UROCE_STAGE_READ, piece.app_addr, word, ways.waiter());
+  }
+  return pread(ways.fd, &word, sizeof(word), static_cast<off_t>(piece.app_addr));
+}
+
+ssize_t WriteWord(const Ways& ways, const CopyPiece& piece, uint64_t word) {
+  if (piece.is_staged) {
+    return ways.stage->MoveWord(UROCE_STAGE_WRITE, piece.app_addr, word, ways.waiter());
+  }
+  return pwrite(ways.fd, &word, sizeof(word), static_cast<off_t>(piece.app_addr));
+}
+
+Outcome ExecuteAtomic(const Ways& ways, CopyJob& job) {
+  ssize_t moved = ReadWord(ways, job.pieces[0], job.original);
   if (moved != sizeof(job.original)) return OutcomeOf(moved);
   uint64_t updated = job.original + job.swap_add;
   if (job.kind == CopyJob::Kind::kCompareSwap) {
     if (job.original != job.compare) return Outcome::kDone;
     updated = job.swap_add;
   }
-  moved = pwrite(fd, &updated, sizeof(updated), at);
+  moved = WriteWord(ways, job.pieces[0], updated);
   return moved == sizeof(updated) ? Outcome::kDone : OutcomeOf(moved);
 }
 
@@ -79,8 +108,8 @@ bool IsAtomic(const CopyJob& job) {
   return job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap;
 }
 
-Outcome Execute(int fd, CopyJob& job) {
-  return IsAtomic(job) ? ExecuteAtomic(fd, job) : MoveAll(fd, job);
+Outcome Execute(const Ways& ways, CopyJob& job) {
+  return IsAtomic(job) ? ExecuteAtomic(ways, job) : MoveAll(ways, job);
 }
 
 /// A thread that a worker starts would stay on the worker's CPU.
@@ -164,6 +193,7 @@ struct CopyHelper::Shared {
       close(lane.wake_fd);
     }
     if (memory.fd >= 0) close(memory.fd);
+    delete stage.load(std::memory_order_relaxed);
     close(own_fd);
     live_helpers.fetch_sub(1, std::memory_order_release);
   }
@@ -173,6 +203,7 @@ struct CopyHelper::Shared {
   CopyJobQueue to_helper;
   CopyJobQueue orphaned;  // Used by the helper: jobs whose process has ended.
   std::vector<Lane> lanes;
+  std::atomic<Stage*> stage{nullptr};
   std::mutex launch_mutex;
   std::atomic<bool> launched{false};
   std::atomic<bool> stop{false};
@@ -220,7 +251,7 @@ bool CopyHelper::DoNow(uint32_t worker, CopyJob& job) {
   const auto begin = std::chrono::steady_clock::now();
   if (lane.rest.IsOn(begin)) [[unlikely]]
     return false;
-  const Outcome outcome = Execute(shared_->memory.fd, job);
+  const Outcome outcome = Execute({.fd = shared_->memory.fd}, job);
   lane.rest.Note(begin, std::chrono::steady_clock::now(), shared_->memory.long_access);
   job.succeeded = outcome == Outcome::kDone;
   return outcome != Outcome::kProcessEnded;
@@ -276,6 +307,15 @@ bool CopyHelper::AreDone(uint64_t jobs) const {
 
 bool CopyHelper::is_by_workers() const { return shared_->memory.by_workers; }
 
+void CopyHelper::SetStage(std::unique_ptr<Stage> stage) {
+  shared_->stage.store(stage.release(), std::memory_order_release);
+}
+
+const StageCounters* CopyHelper::stage_counters() const {
+  const Stage* const stage = shared_->stage.load(std::memory_order_acquire);
+  return stage != nullptr ? &stage->counters() : nullptr;
+}
+
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
   UseAllCpus();
   // The kernel also checks the writer's rights: a program must not gain the daemon's privilege.
@@ -285,14 +325,19 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
   while (!shared->stop.load(std::memory_order_acquire)) {
     if (CopyJob* job = shared->to_helper.Take()) {
       Shared::Lane& lane = shared->lanes[job->worker];
-      const Outcome outcome = may_touch ? Execute(shared->memory.fd, *job) : Outcome::kRefused;
+      const Ways ways{shared->memory.fd, shared->stage.load(std::memory_order_acquire),
+                      &shared->stop};
+      const Outcome outcome = may_touch ? Execute(ways, *job) : Outcome::kRefused;
       job->succeeded = outcome == Outcome::kDone;
       const bool is_orphan = outcome == Outcome::kProcessEnded;
       (is_orphan ? shared->orphaned : lane.done).Post(job);
       shared->finished.fetch_add(1, std::memory_order_release);
       rings::FullFence();
       if (lane.sleeps.load(std::memory_order_relaxed)) Signal(lane.wake_fd);
-      if (is_orphan && shared->memory.on_end) std::exchange(shared->memory.on_end, nullptr)();
+      const bool is_stopped = shared->stop.load(std::memory_order_relaxed);
+      if (is_orphan && !is_stopped && shared->memory.on_end) {
+        std::exchange(shared->memory.on_end, nullptr)();
+      }
       empty_polls = 0;
       continue;
     }
@@ -311,7 +356,9 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
     shared->helper_sleeps.store(false, std::memory_order_relaxed);
     empty_polls = 0;
   }
-  close(std::exchange(shared->memory.fd, -1));  // May block: no other thread waits for it.
+  // Both may block, and no other thread waits for this one.
+  close(std::exchange(shared->memory.fd, -1));
+  delete shared->stage.exchange(nullptr, std::memory_order_acq_rel);
 }
 
 namespace {
@@ -320,22 +367,22 @@ void Add(CopyVector& vector, uint8_t* bytes, uint64_t length_bytes) {
   if (length_bytes != 0) vector.entries[vector.count++] = {bytes, length_bytes};
 }
 
-/// How many bytes of `piece` lie in the aligned eight bytes in which it ends.
-uint64_t EndBytes(const CopyPiece& piece) {
-  const uint64_t past_eight = (piece.app_addr + piece.length_bytes - 1) % 8 + 1;
-  return std::min<uint64_t>(past_eight, piece.length_bytes);
-}
-
 }  // namespace
+
+uint32_t BytesOfLastWord(const CopyPiece& piece) {
+  const uint64_t past_eight = (piece.app_addr + piece.length_bytes - 1) % 8 + 1;
+  return static_cast<uint32_t>(std::min<uint64_t>(past_eight, piece.length_bytes));
+}
 
 CopyVector GatherPieces(const CopyJob& job, uint32_t first) {
   CopyVector vector;
   uint64_t next = job.pieces[first].app_addr;
   for (uint32_t i = first; i < job.piece_count && job.pieces[i].app_addr == next; ++i) {
     const CopyPiece& piece = job.pieces[i];
+    if (piece.is_staged) break;
     const bool ends_write =
         job.kind == CopyJob::Kind::kWrite && job.ends_message && i + 1 == job.piece_count;
-    const uint64_t end_bytes = ends_write ? EndBytes(piece) : 0;
+    const uint64_t end_bytes = ends_write ? BytesOfLastWord(piece) : 0;
     Add(vector, piece.bytes, piece.length_bytes - end_bytes);
     Add(vector, piece.bytes + piece.length_bytes - end_bytes, end_bytes);
     next += piece.length_bytes;

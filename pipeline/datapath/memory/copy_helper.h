@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy helper: the thread of one session that accesses memory by the program's own address
-// space: memory that the daemon does not map, and mapped memory that rests (memory_rest.h). An
-// access may block for as long as the program likes, so a worker makes it only for a program that
-// could end the daemon anyway.
+// space: memory that the daemon does not map, and mapped memory that rests (memory_rest.h); and
+// memory of the program's devices, by the program's stage. An access may block for as long as the
+// program likes, so a worker makes it only for a program that could end the daemon anyway.
 #pragma once
 
 #include <sys/uio.h>
@@ -24,13 +24,20 @@ struct rte_mbuf;
 namespace uroce::datapath {
 
 class QueuePair;
+class Stage;
+struct StageCounters;
 
 /// Contiguous bytes of a program's address space, and as many bytes of the daemon.
 struct CopyPiece {
   uint64_t app_addr = 0;
   uint8_t* bytes = nullptr;  ///< In a frame or in the job; null for atomics.
   uint32_t length_bytes = 0;
+  bool is_staged = false;  ///< Memory of a device.
 };
+
+/// How many bytes of `piece` lie in the aligned eight bytes in which it ends: programs poll on
+/// them.
+uint32_t BytesOfLastWord(const CopyPiece& piece);
 
 /// One job. It belongs to a queue pair, and so to one worker. From Submit until PollDone returns
 /// it, it belongs to the helper.
@@ -158,6 +165,10 @@ class CopyHelper {
   bool AreDone(uint64_t jobs) const;
   /// ProgramMemory::by_workers. Any thread.
   bool is_by_workers() const;
+  /// Gives the helper the stage of the program, once, before the first staged piece is submitted.
+  void SetStage(std::unique_ptr<Stage> stage);
+  /// Those of the program's stage; null before SetStage.
+  const StageCounters* stage_counters() const;
 
  private:
   struct Shared;
@@ -176,7 +187,7 @@ struct CopyVector {
   int count = 0;
 };
 
-/// Gathers the pieces from `first` on that are contiguous in the program's memory.
+/// Gathers the pieces from `first` on that are contiguous in the program's memory. None is staged.
 /// The last eight bytes of a kWrite that ends a message (an aligned piece, or as much of it as the
 /// message has) get their own entry, because programs poll on them. The kernel treats the entries
 /// as follows:

@@ -122,6 +122,7 @@ struct MrSegment {
   uint64_t app_addr = 0;      ///< Where `iova` lies in the application.
   bool may_wait = false;      ///< kCopied: a file or the program provides the pages: no worker
                               ///< accesses them.
+  bool is_staged = false;     ///< kCopied: memory of a device, reached by the program's stage.
   // The fields below are for nic.
   bool is_own_file = false;      ///< kMapped: a file of the program's own.
   bool follows_address = false;  ///< Is or was copied: its bytes are those at app_addr.
@@ -248,7 +249,8 @@ struct Piece {
   uint8_t* mapped = nullptr;  ///< kMapped; else null.
   uint64_t app_addr = 0;      ///< kCopied.
   uint32_t length_bytes = 0;
-  bool may_wait = false;  ///< kCopied: see MrSegment.
+  bool may_wait = false;   ///< kCopied: see MrSegment.
+  bool is_staged = false;  ///< kCopied: see MrSegment.
 };
 
 /// Has the helper copy a mapped piece of a user whose memory rests (memory_rest.h).
@@ -270,7 +272,8 @@ inline Piece PieceOfSegment(const MrSegment& segment, uint64_t va, uint32_t leng
           .app_addr = segment.app_addr + offset,
           .length_bytes = static_cast<uint32_t>(
               std::min<uint64_t>(length_bytes, segment.length_bytes - offset)),
-          .may_wait = segment.may_wait};
+          .may_wait = segment.may_wait,
+          .is_staged = segment.is_staged};
 }
 
 /// Returns the first contiguous bytes of [va, va + length). The range has passed CheckAccess.

@@ -125,7 +125,7 @@ void TakeCopied(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, Copy
   while (job.piece_count < CopyJob::kMaxPieces && !walker.at_end()) {
     if (!walker.Look(keys, piece) || piece.mode != MrMode::kCopied) return;
     if (for_worker && piece.may_wait) return;
-    job.pieces[job.piece_count++] = {piece.app_addr, bytes, piece.length_bytes};
+    job.pieces[job.piece_count++] = {piece.app_addr, bytes, piece.length_bytes, piece.is_staged};
     bytes += piece.length_bytes;
     walker.Pass(piece);
   }

@@ -250,18 +250,19 @@ MoveResult CopyEngine::MoveMapped(CopyJob::Kind kind, Transfer& transfer) {
   });
 }
 
-MoveResult CopyEngine::ExecuteNow(QueuePair& qp, const Effect& effect, uint64_t app_addr,
+MoveResult CopyEngine::ExecuteNow(QueuePair& qp, const Effect& effect, const Piece& piece,
                                   uint64_t& original) {
   CopyJob& job = *qp.waiting().job;
-  FillAtomic(job, effect, app_addr);
+  FillAtomic(job, effect, piece);
   if (!DoNow(qp, job)) return MoveResult::kCopied;
   original = job.original;
   return job.succeeded ? MoveResult::kDone : MoveResult::kDenied;
 }
 
-void CopyEngine::FillAtomic(CopyJob& job, const Effect& effect, uint64_t app_addr) {
+void CopyEngine::FillAtomic(CopyJob& job, const Effect& effect, const Piece& piece) {
   job.kind = effect.compare_swap ? CopyJob::Kind::kCompareSwap : CopyJob::Kind::kFetchAdd;
-  job.pieces[0] = {.app_addr = app_addr, .length_bytes = sizeof(uint64_t)};
+  job.pieces[0] = {
+      .app_addr = piece.app_addr, .length_bytes = sizeof(uint64_t), .is_staged = piece.is_staged};
   job.piece_count = job.own_pieces = 1;
   job.swap_add = effect.swap_add;
   job.compare = effect.compare;
@@ -279,12 +280,12 @@ void CopyEngine::SubmitEffect(QueuePair& qp, const Effect& effect, const wire::P
   Submit(qp, CopyJob::Kind::kWrite);
 }
 
-void CopyEngine::SubmitAtomic(QueuePair& qp, const Effect& effect, uint64_t app_addr) {
+void CopyEngine::SubmitAtomic(QueuePair& qp, const Effect& effect, const Piece& piece) {
   qp.set_wait(WaitKind::kEffect);
   qp.waiting().effect = effect;
   CopyJob& job = *qp.waiting().job;
   job.frame = nullptr;
-  FillAtomic(job, effect, app_addr);
+  FillAtomic(job, effect, piece);
   Submit(qp, job.kind);
 }
 

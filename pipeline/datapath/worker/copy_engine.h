@@ -84,8 +84,8 @@ class CopyEngine {
   /// Moves the bytes of `transfer` to memory, to mapped memory too. `ends_message`: see CopyJob.
   /// kCopied: as above.
   MoveResult PlaceNow(QueuePair& qp, Transfer& transfer, bool ends_message);
-  /// Executes an atomic at `app_addr` of the program. kCopied: a job has to.
-  MoveResult ExecuteNow(QueuePair& qp, const transport::Effect& effect, uint64_t app_addr,
+  /// Executes an atomic on `piece`. kCopied: a job has to.
+  MoveResult ExecuteNow(QueuePair& qp, const transport::Effect& effect, const Piece& piece,
                         uint64_t& original);
 
   // ---- `qp` waits from then on ----
@@ -93,8 +93,8 @@ class CopyEngine {
   /// `frame` holds the payload and belongs to the job; null where the payload is in the job.
   void SubmitEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                     const Transfer& transfer, rte_mbuf* frame);
-  /// Submits a job for an atomic at `app_addr` of the program.
-  void SubmitAtomic(QueuePair& qp, const transport::Effect& effect, uint64_t app_addr);
+  /// Submits a job for an atomic on `piece`.
+  void SubmitAtomic(QueuePair& qp, const transport::Effect& effect, const Piece& piece);
   /// Submits a job for the payload of `packet`. `frame` holds its headers and belongs to the job.
   void SubmitGather(QueuePair& qp, const transport::TxPacket& packet, const Transfer& transfer,
                     uint32_t crc_before_payload, rte_mbuf* frame);
@@ -139,7 +139,7 @@ class CopyEngine {
   static constexpr int kMaxFinished = kBurst;  // Finished jobs of a program handled per turn.
 
   /// Makes the job of `qp` one for an atomic.
-  static void FillAtomic(CopyJob& job, const transport::Effect& effect, uint64_t app_addr);
+  static void FillAtomic(CopyJob& job, const transport::Effect& effect, const Piece& piece);
   bool DoNow(const QueuePair& qp, CopyJob& job) const {
     return qp.receive_source().memory_session()->copy_helper()->DoNow(context_.worker, job);
   }

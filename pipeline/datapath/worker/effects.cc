@@ -173,14 +173,13 @@ bool Effects::StartAtomic(QueuePair& qp, const Effect& effect) {
     return true;
   }
   uint64_t original = 0;
-  const MoveResult result = piece.may_wait
-                                ? MoveResult::kCopied
-                                : copies_.ExecuteNow(qp, effect, piece.app_addr, original);
+  const MoveResult result =
+      piece.may_wait ? MoveResult::kCopied : copies_.ExecuteNow(qp, effect, piece, original);
   if (result != MoveResult::kCopied) {
     Finish(qp, effect, result, original);
     return true;
   }
-  copies_.SubmitAtomic(qp, effect, piece.app_addr);
+  copies_.SubmitAtomic(qp, effect, piece);
   return true;  // `qp` waits, but the frame is not needed any more.
 }
 

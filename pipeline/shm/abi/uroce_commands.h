@@ -58,6 +58,7 @@ enum uroce_command {
   UROCE_MODIFY_CQ,
   UROCE_ADD_MR_SEGMENTS,
   UROCE_TRIM_SEGMENT,
+  UROCE_CREATE_STAGE,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_HISTORY = 102,
@@ -222,6 +223,10 @@ struct uroce_trim_segment {
   uint64_t length;
 };
 
+/* CREATE_STAGE: the program's stage (uroce_stage.h), needed before the first REG_MR with a staged
+ * segment. A program has one. No body, and no reply but the fd: a sealed memfd that holds a
+ * uroce_stage. Needs UROCE_LEND_MEMORY first. */
+
 /* REG_MR: the region [addr, addr + length) as a list of segments, in rising order of address,
  * without gaps. A region may have UROCE_MAX_MR_PARTS segments. When it has more than
  * UROCE_MAX_MR_SEGMENTS, messages ADD_MR_SEGMENTS with UROCE_MAX_MR_SEGMENTS each carry the first
@@ -230,8 +235,9 @@ enum uroce_mr_mode {
   UROCE_MR_MAPPED = 1,
   UROCE_MR_COPIED = 2,
   UROCE_MR_SHARED = 3,
-  UROCE_MR_NULL = 4, /* no memory: writes are dropped, reads return zeros. Only the program's own
-                        queue pairs may use it. */
+  UROCE_MR_NULL = 4,   /* no memory: writes are dropped, reads return zeros. Only the program's own
+                          queue pairs may use it. */
+  UROCE_MR_STAGED = 5, /* memory of a device: the program's thread moves its bytes by the stage */
 };
 /* Why a segment is copied; shown to users. */
 enum uroce_mr_reason {
@@ -253,6 +259,7 @@ enum uroce_mr_reason {
   UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: the mappings may change at any time */
   UROCE_WHY_PINNED,          /* The kernel holds pages of the program for devices or io_uring. */
   UROCE_WHY_POLICY_OF_FILE,  /* as POLICY; the memory is a mapping of a file */
+  UROCE_WHY_DEVICE,          /* memory of a GPU; staged */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */

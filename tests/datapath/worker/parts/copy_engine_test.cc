@@ -88,7 +88,7 @@ TEST_F(CopyEngineTest, AnAtomicReturnsWhatWasThere) {
   Effect effect;
   effect.kind = Effect::Kind::kAtomic;
   effect.swap_add = 2;
-  copies_.SubmitAtomic(qp_, effect, reinterpret_cast<uint64_t>(words.data()));
+  copies_.SubmitAtomic(qp_, effect, {.app_addr = reinterpret_cast<uint64_t>(words.data())});
   EXPECT_EQ(AwaitEnd(), MoveResult::kDone);
   EXPECT_EQ(qp_.waiting().job->original, 40u);
   EXPECT_EQ(words[0], 42u);

@@ -74,8 +74,10 @@ static void unsupported_of_regions(struct bench_end* end) {
     const int access = IBV_ACCESS_LOCAL_WRITE | kFlushFlags[i];
     ca_refused(ibv_reg_mr(end->pd, bytes, sizeof(bytes), access), EOPNOTSUPP, "FLUSH");
   }
-  ca_refused(ibv_reg_dmabuf_mr(end->pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE), EOPNOTSUPP,
-             "ibv_reg_dmabuf_mr");
+  ca_refused(ibv_reg_dmabuf_mr(end->pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE), EBADF,
+             "ibv_reg_dmabuf_mr without a file");
+  ca_refused(ibv_reg_dmabuf_mr(end->pd, 0, 4096, 0, end->context->cmd_fd, IBV_ACCESS_LOCAL_WRITE),
+             EINVAL, "ibv_reg_dmabuf_mr of another file");
   ca_refused(ibv_import_dm(end->context, 77), ENOENT, "ibv_import_dm");
 }
 

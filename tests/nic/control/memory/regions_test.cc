@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/shm/abi/uroce_stage.h"
 #include "tests/nic/control/memory/lending.h"
 #include "tests/nic/control/test_program.h"
 
@@ -231,6 +232,43 @@ TEST(ControlTest, CopiedMemoryIsNotSharedBetweenPrograms) {
   EXPECT_EQ(maker.RegisterCopied(maker.domain).error, EOPNOTSUPP);
   ASSERT_EQ(other.client.Handle(UROCE_DEALLOC_PD, imported.handle()).error, 0);
   EXPECT_EQ(maker.RegisterCopied(maker.domain).error, 0) << "it is the maker's alone again";
+}
+
+Answer RegisterStaged(TestProgram& program, uint32_t domain) {
+  constexpr uint64_t kDevice = 0x7e00'0000'0000;
+  return program.Register({domain, 7, kDevice, 64, kDevice, 1, UROCE_NONE},
+                          {{kDevice, 64, UROCE_MR_STAGED, UROCE_NONE, 0, UROCE_WHY_DEVICE, 0}});
+}
+
+TEST(ControlTest, AProgramHasOneStageOfAFixedSize) {
+  TestProgram program;
+  EXPECT_EQ(program.client.Call(UROCE_CREATE_STAGE).error, EINVAL) << "it has lent no memory";
+  EXPECT_EQ(RegisterStaged(program, program.pd).error, EINVAL);
+  MakerWithCopies maker;
+  EXPECT_EQ(RegisterStaged(maker, maker.domain).error, EINVAL) << "it has no stage";
+  const Answer stage = maker.client.Call(UROCE_CREATE_STAGE);
+  ASSERT_EQ(stage.error, 0) << stage.text;
+  ASSERT_EQ(stage.fds.size(), 1u);
+  EXPECT_EQ(lseek(stage.fds[0].get(), 0, SEEK_END), static_cast<off_t>(sizeof(uroce_stage)));
+  EXPECT_NE(ftruncate(stage.fds[0].get(), 0), 0);
+  EXPECT_NE(maker.client.Call(UROCE_CREATE_STAGE).error, 0) << "it has one";
+}
+
+TEST(ControlTest, StagedMemoryIsOfOneProgramAlone) {
+  MakerWithCopies maker;
+  ASSERT_EQ(maker.client.Call(UROCE_CREATE_STAGE).error, 0);
+  const Answer made = RegisterStaged(maker, maker.domain);
+  ASSERT_EQ(made.error, 0) << made.text;
+  const auto region = Dump(UROCE_DUMP_MR)["mrs"][0];
+  EXPECT_EQ(region["mode"], "staged");
+  EXPECT_EQ(region["segments"][0]["reason"], "device memory");
+  EXPECT_EQ(region["segments"][0]["copied_by"], "program");
+  EXPECT_EQ(Dump(UROCE_DUMP_CTX)["ctxs"][0]["staged_read_bytes"], 0);
+  TestProgram other;
+  EXPECT_EQ(maker.ImportInto(other).error, EOPNOTSUPP);
+  EXPECT_EQ(maker.client.Handle(UROCE_DEREG_MR, made.handle()).error, 0);
+  EXPECT_EQ(maker.ImportInto(other).error, 0);
+  EXPECT_EQ(RegisterStaged(maker, maker.domain).error, EOPNOTSUPP);
 }
 
 TEST(ControlTest, AProgramsOwnImportOfItsDomainIsTheSameDomain) {

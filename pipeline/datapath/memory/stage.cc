@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/memory/stage.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstring>
+#include <ctime>
+
+#include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/shm/rings/shared_word.h"
+
+namespace uroce::datapath {
+namespace {
+
+// A copy of a GPU's driver takes some 10 us, and a wake-up as long again.
+constexpr std::chrono::microseconds kSpinForProgram{50};
+constexpr timespec kLook{.tv_sec = 0, .tv_nsec = 50'000'000};  // How often the waiter is asked.
+
+static_assert(CopyJob::kMaxPieces + 1 <= UROCE_STAGE_PIECES);
+static_assert(CopyJob::kMaxPieces * 4096 <= UROCE_STAGE_DATA_BYTES);
+
+void Wait(const uint32_t& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &kLook, nullptr, 0);
+}
+
+void Wake(const uint32_t& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+/// A process without memory has ended: reads give 0 then, even where no memory is mapped.
+bool HasEnded(int memory_fd) {
+  char byte;
+  return pread(memory_fd, &byte, sizeof(byte), 0) == 0;
+}
+
+/// The end of the staged pieces that begin with `first`.
+uint32_t EndOfStaged(const CopyJob& job, uint32_t first) {
+  uint32_t end = first;
+  while (end < job.piece_count && job.pieces[end].is_staged) ++end;
+  return end;
+}
+
+}  // namespace
+
+ssize_t Stage::Move(const CopyJob& job, uint32_t first, const Waiter& waiter) {
+  const uint32_t end = EndOfStaged(job, first);
+  const ssize_t moved = MovePieces(job, first, end, waiter);
+  const bool has_others = first < job.own_pieces && job.own_pieces < end;
+  return moved < 0 && has_others ? MovePieces(job, first, job.own_pieces, waiter) : moved;
+}
+
+ssize_t Stage::MovePieces(const CopyJob& job, uint32_t first, uint32_t end, const Waiter& waiter) {
+  const bool writes = job.kind == CopyJob::Kind::kWrite;
+  Request request{.kind = writes ? UROCE_STAGE_WRITE : UROCE_STAGE_READ};
+  for (uint32_t i = first; i < end; ++i) {
+    const CopyPiece& piece = job.pieces[i];
+    const bool ends_message = writes && job.ends_message && i + 1 == job.piece_count;
+    const uint32_t last = ends_message ? BytesOfLastWord(piece) : 0;
+    const uint32_t body = piece.length_bytes - last;
+    Add(request, piece.app_addr, writes ? piece.bytes : nullptr, body, /*joins=*/true);
+    Add(request, piece.app_addr + body, piece.bytes + body, last, /*joins=*/false);
+  }
+  const ssize_t moved = Execute(request, waiter);
+  const uint8_t* from = shared().data;
+  for (uint32_t i = first; i < end && moved > 0 && !writes; ++i) {
+    rings::CopyOnce(job.pieces[i].bytes, from, job.pieces[i].length_bytes);
+    from += job.pieces[i].length_bytes;
+  }
+  return moved;
+}
+
+ssize_t Stage::MoveWord(uroce_stage_kind kind, uint64_t addr, uint64_t& word,
+                        const Waiter& waiter) {
+  Request request{.kind = kind};
+  const auto* const from = reinterpret_cast<const uint8_t*>(&word);
+  Add(request, addr, kind == UROCE_STAGE_WRITE ? from : nullptr, sizeof(word), /*joins=*/false);
+  const ssize_t moved = Execute(request, waiter);
+  if (moved > 0 && kind == UROCE_STAGE_READ) {
+    rings::CopyOnce(&word, shared().data, sizeof(word));
+  }
+  return moved;
+}
+
+void Stage::Add(Request& request, uint64_t addr, const uint8_t* from, uint32_t length,
+                bool joins) const {
+  if (length == 0) return;
+  uroce_stage& stage = shared();
+  if (from != nullptr) std::memcpy(stage.data + request.bytes, from, length);
+  joins = joins && request.piece_count != 0 && addr == request.next_addr;
+  if (!joins) {
+    stage.pieces[request.piece_count++] = {.addr = addr, .offset = request.bytes, .length = 0};
+    request.piece_bytes = 0;
+  }
+  request.piece_bytes += length;
+  stage.pieces[request.piece_count - 1].length = request.piece_bytes;
+  request.next_addr = addr + length;
+  request.bytes += length;
+}
+
+ssize_t Stage::Execute(const Request& request, const Waiter& waiter) {
+  uroce_stage& stage = shared();
+  stage.kind = request.kind;
+  stage.piece_count = request.piece_count;
+  rings::StoreRelease(stage.requested, ++number_);
+  rings::FullFence();
+  if (rings::LoadRelaxed(stage.program_sleeps) != 0) Wake(stage.requested);
+  if (!Await(waiter)) return 0;
+  counters_.requests.fetch_add(1, std::memory_order_relaxed);
+  if (rings::LoadRelaxed(stage.error) != 0) {
+    counters_.refused.fetch_add(1, std::memory_order_relaxed);
+    return -1;
+  }
+  std::atomic<uint64_t>& bytes =
+      request.kind == UROCE_STAGE_WRITE ? counters_.written_bytes : counters_.read_bytes;
+  bytes.fetch_add(request.bytes, std::memory_order_relaxed);
+  return request.bytes;
+}
+
+bool Stage::Await(const Waiter& waiter) const {
+  uroce_stage& stage = shared();
+  const auto is_served = [&] { return rings::LoadAcquire(stage.served) == number_; };
+  const auto spins_until = std::chrono::steady_clock::now() + kSpinForProgram;
+  while (!is_served()) {
+    if (std::chrono::steady_clock::now() < spins_until) {
+      sched_yield();
+      continue;
+    }
+    rings::StoreRelaxed(stage.daemon_sleeps, uint32_t{1});
+    rings::FullFence();
+    const uint32_t seen = rings::LoadAcquire(stage.served);
+    if (seen != number_) Wait(stage.served, seen);
+    rings::StoreRelaxed(stage.daemon_sleeps, uint32_t{0});
+    const bool is_over = waiter.stop.load(std::memory_order_acquire) || HasEnded(waiter.memory_fd);
+    if (is_over && !is_served()) return false;
+  }
+  return true;
+}
+
+}  // namespace uroce::datapath

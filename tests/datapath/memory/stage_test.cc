@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's end of a stage, before a program that the test plays.
+#include "pipeline/datapath/memory/stage.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/shm/rings/shared_word.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr uint64_t kDevice = 0x7000'0000'0000;
+constexpr size_t kDeviceBytes = 1 << 20;
+
+/// The memory of a device, and the thread of a program that serves a stage of it.
+class ServingProgram {
+ public:
+  explicit ServingProgram(uroce_stage& stage) : stage_(stage), device_(kDeviceBytes) {
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~ServingProgram() {
+    stop_ = true;
+    thread_.join();
+  }
+
+  std::vector<uint8_t>& device() { return device_; }
+  /// The pieces of each request, as texts: "write 0x10+8".
+  std::vector<std::vector<std::string>> requests;
+  /// Returns the error of a request with these pieces.
+  std::function<int(const std::vector<uroce_stage_piece>&)> answer = [](const auto&) { return 0; };
+  /// Requests are not answered while it is set.
+  std::atomic<bool> is_stopped{false};
+
+ private:
+  void Run() {
+    uint32_t served = 0;
+    while (!stop_) {
+      const uint32_t requested = rings::LoadAcquire(stage_.requested);
+      if (requested == served || is_stopped) {
+        std::this_thread::yield();
+        continue;
+      }
+      served = requested;
+      stage_.error = Serve();
+      rings::StoreRelease(stage_.served, served);
+      rings::FullFence();
+      if (rings::LoadRelaxed(stage_.daemon_sleeps) == 0) continue;
+      syscall(SYS_futex, &stage_.served, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    }
+  }
+
+  int Serve() {
+    const std::vector<uroce_stage_piece> pieces(stage_.pieces, stage_.pieces + stage_.piece_count);
+    const bool writes = stage_.kind == UROCE_STAGE_WRITE;
+    std::vector<std::string> texts;
+    for (const uroce_stage_piece& piece : pieces) {
+      texts.push_back((writes ? "write " : "read ") + std::to_string(piece.addr - kDevice) + "+" +
+                      std::to_string(piece.length));
+    }
+    requests.push_back(texts);
+    if (const int error = answer(pieces)) return error;
+    for (const uroce_stage_piece& piece : pieces) {
+      uint8_t* const there = device_.data() + (piece.addr - kDevice);
+      uint8_t* const here = stage_.data + piece.offset;
+      std::memcpy(writes ? there : here, writes ? here : there, piece.length);
+    }
+    return 0;
+  }
+
+  uroce_stage& stage_;
+  std::vector<uint8_t> device_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+/// A stage, and the program's mapping of it.
+struct StageOfTest {
+  StageOfTest() {
+    const Fd file = *MakeSharedFile("stage", sizeof(uroce_stage));
+    theirs = *MapShared(file.get(), sizeof(uroce_stage));
+    stage = std::make_unique<Stage>(
+        *GuardedMapping::Make(*MapShared(file.get(), sizeof(uroce_stage)), MappingGuard::kNoOwner));
+  }
+  uroce_stage& shared() const { return *reinterpret_cast<uroce_stage*>(theirs.data()); }
+
+  Mapping theirs;
+  std::unique_ptr<Stage> stage;
+};
+
+class StageTest : public testing::Test {
+ protected:
+  StageTest() : program_(stage_.shared()) {
+    std::iota(bytes_.begin(), bytes_.end(), 0);
+    std::iota(program_.device().begin(), program_.device().end(), 100);
+  }
+  ~StageTest() override { close(memory_); }
+
+  /// Adds a staged piece of `length` bytes at `offset` of the device.
+  void Add(uint64_t offset, uint32_t length) {
+    CopyPiece& piece = job_.pieces[job_.piece_count++];
+    piece = {kDevice + offset, bytes_.data() + at_, length, /*is_staged=*/true};
+    at_ += length;
+    job_.own_pieces = job_.piece_count;
+  }
+  ssize_t Move(CopyJob::Kind kind, uint32_t first = 0) {
+    job_.kind = kind;
+    return stage_.stage->Move(job_, first, {stop_, memory_});
+  }
+  using Texts = std::vector<std::vector<std::string>>;
+
+  StageOfTest stage_;
+  ServingProgram program_;
+  std::vector<uint8_t> bytes_ = std::vector<uint8_t>(kDeviceBytes);
+  CopyJob job_;
+  uint32_t at_ = 0;
+  std::atomic<bool> stop_{false};
+  const int memory_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+};
+
+TEST_F(StageTest, PiecesThatFollowEachOtherAreOnePieceForTheProgram) {
+  Add(64, 4096);
+  Add(64 + 4096, 100);
+  Add(9000, 5);
+  EXPECT_EQ(Move(CopyJob::Kind::kRead), 4096 + 100 + 5);
+  EXPECT_EQ(program_.requests, (Texts{{"read 64+4196", "read 9000+5"}}));
+  const std::vector<uint8_t>& device = program_.device();
+  EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.begin() + 4196, device.begin() + 64));
+  EXPECT_TRUE(std::equal(bytes_.begin() + 4196, bytes_.begin() + 4201, device.begin() + 9000));
+}
+
+// docs/protocol/registered-memory.md: the last eight bytes of a message come last.
+TEST_F(StageTest, TheLastWordOfAMessageIsAPieceOfItsOwn) {
+  Add(64, 4096);
+  Add(64 + 4096, 100);
+  EXPECT_EQ(Move(CopyJob::Kind::kWrite), 4196);
+  // 64 + 4196 = 4260, in the word that begins at 4256.
+  EXPECT_EQ(program_.requests, (Texts{{"write 64+4192", "write 4256+4"}}));
+  EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.begin() + 4196, program_.device().begin() + 64));
+  program_.requests.clear();
+  job_.ends_message = false;
+  EXPECT_EQ(Move(CopyJob::Kind::kWrite), 4196);
+  EXPECT_EQ(program_.requests, (Texts{{"write 64+4196"}})) << "within a message";
+}
+
+TEST_F(StageTest, PiecesBehindThoseOfTheJobDoNotFailIt) {
+  Add(0, 100);
+  Add(100, 50);
+  job_.own_pieces = 1;
+  program_.answer = [](const auto& pieces) { return pieces[0].length > 100 ? EFAULT : 0; };
+  EXPECT_EQ(Move(CopyJob::Kind::kRead), 100);
+  EXPECT_EQ(program_.requests, (Texts{{"read 0+150"}, {"read 0+100"}}));
+  program_.answer = [](const auto&) { return EFAULT; };
+  EXPECT_EQ(Move(CopyJob::Kind::kRead), -1);
+  EXPECT_EQ(stage_.stage->counters().refused, 3u);
+  EXPECT_EQ(stage_.stage->counters().read_bytes, 100u);
+}
+
+TEST_F(StageTest, AWaitForTheProgramEndsWithTheHelper) {
+  Add(0, 8);
+  program_.is_stopped = true;
+  std::thread stopper([this] {
+    while (rings::LoadAcquire(stage_.shared().daemon_sleeps) == 0) std::this_thread::yield();
+    stop_ = true;
+  });
+  EXPECT_EQ(Move(CopyJob::Kind::kRead), 0);
+  stopper.join();
+}
+
+TEST_F(StageTest, AWaitForTheProgramEndsWithItsProcess) {
+  Add(0, 8);
+  program_.is_stopped = true;
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  const std::string path = "/proc/" + std::to_string(child) + "/mem";
+  const int memory = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(memory, 0);
+  std::thread killer([&] {
+    while (rings::LoadAcquire(stage_.shared().daemon_sleeps) == 0) std::this_thread::yield();
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  });
+  job_.kind = CopyJob::Kind::kRead;
+  EXPECT_EQ(stage_.stage->Move(job_, 0, {stop_, memory}), 0);
+  killer.join();
+  close(memory);
+}
+
+// A program may write anything to its stage at any time.
+TEST_F(StageTest, AnAnswerToAnotherRequestIsNone) {
+  Add(0, 8);
+  program_.is_stopped = true;
+  std::thread liar([this] {
+    for (uint32_t number : {0u, 2u, 77u, UINT32_MAX}) {
+      while (rings::LoadAcquire(stage_.shared().daemon_sleeps) == 0) std::this_thread::yield();
+      rings::StoreRelease(stage_.shared().served, number);
+    }
+    stage_.shared().piece_count = UINT32_MAX;
+    stage_.shared().pieces[0] = {.addr = 0, .offset = UINT32_MAX, .length = UINT32_MAX};
+    stop_ = true;
+  });
+  EXPECT_EQ(Move(CopyJob::Kind::kRead), 0);
+  liar.join();
+}
+
+/// A helper whose program has a stage.
+class StagedCopiesTest : public testing::Test {
+ protected:
+  StagedCopiesTest() : program_(stage_.shared()) { helper_.SetStage(std::move(stage_.stage)); }
+  ~StagedCopiesTest() override { close(wake_fd_[0]); }
+
+  CopyJob& Do(std::unique_ptr<CopyJob> job) {
+    helper_.Submit(0, job.release());
+    do {
+      done_.reset(helper_.PollDone(0));
+    } while (done_ == nullptr);
+    return *done_;
+  }
+
+  StageOfTest stage_;
+  ServingProgram program_;
+  const std::array<int, 1> wake_fd_{eventfd(0, EFD_NONBLOCK)};
+  CopyHelper helper_{{.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = Credentials::Own()},
+                     wake_fd_};
+  std::unique_ptr<CopyJob> done_;
+};
+
+TEST_F(StagedCopiesTest, AJobReachesMemoryOfTheProgramAndOfItsDeviceInTheOrderOfThePieces) {
+  std::string host = "....";
+  auto job = std::make_unique<CopyJob>();
+  std::string bytes = "abcdefghij";
+  auto* const at = reinterpret_cast<uint8_t*>(bytes.data());
+  job->kind = CopyJob::Kind::kWrite;
+  job->pieces[0] = {kDevice, at, 3, true};
+  job->pieces[1] = {reinterpret_cast<uint64_t>(host.data()), at + 3, 4};
+  job->pieces[2] = {kDevice + 3, at + 7, 3, true};
+  job->piece_count = job->own_pieces = 3;
+  EXPECT_TRUE(Do(std::move(job)).succeeded);
+  EXPECT_EQ(host, "defg");
+  EXPECT_EQ(std::string(program_.device().begin(), program_.device().begin() + 6), "abchij");
+  EXPECT_EQ(helper_.stage_counters()->written_bytes, 6u);
+}
+
+TEST_F(StagedCopiesTest, AtomicsReadAndWriteAWordOfTheDevice) {
+  const auto atomic = [this](CopyJob::Kind kind, uint64_t swap_add, uint64_t compare) {
+    auto job = std::make_unique<CopyJob>();
+    job->kind = kind;
+    job->pieces[0] = {.app_addr = kDevice + 8, .length_bytes = 8, .is_staged = true};
+    job->piece_count = job->own_pieces = 1;
+    job->swap_add = swap_add;
+    job->compare = compare;
+    EXPECT_TRUE(Do(std::move(job)).succeeded);
+    return done_->original;
+  };
+  const auto word = [this] {
+    uint64_t value;
+    std::memcpy(&value, program_.device().data() + 8, sizeof(value));
+    return value;
+  };
+  EXPECT_EQ(atomic(CopyJob::Kind::kFetchAdd, 5, 0), 0u);
+  EXPECT_EQ(atomic(CopyJob::Kind::kFetchAdd, 7, 0), 5u);
+  EXPECT_EQ(atomic(CopyJob::Kind::kCompareSwap, 99, 1), 12u);
+  EXPECT_EQ(word(), 12u) << "not swapped";
+  EXPECT_EQ(atomic(CopyJob::Kind::kCompareSwap, 99, 12), 12u);
+  EXPECT_EQ(word(), 99u);
+}
+
+}  // namespace
+}  // namespace uroce::datapath

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs-shim/gpu/stage.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "pipeline/shm/abi/uroce_stage.h"
+#include "pipeline/shm/rings/shared_word.h"
+#include "verbs-shim/daemon_connection.h"
+#include "verbs-shim/gpu/driver.h"
+#include "verbs-shim/memory/system_call.h"
+#include "verbs-shim/support.h"
+
+namespace uroce::gpu {
+namespace {
+
+using memory::SystemCall;
+using shim::DaemonConnection;
+
+constexpr uint64_t kSpinNs = 50'000;  // As long as the daemon takes between two requests.
+constexpr timespec kLook{.tv_sec = 5, .tv_nsec = 0};  // How often an idle thread looks for its end.
+
+/// A stage and its thread.
+class Server {
+ public:
+  /// `address`: see OpenStage.
+  Server(DaemonConnection& connection, uroce_stage& stage, const Driver& driver, uint64_t address)
+      : connection_(connection), stage_(stage), copies_(driver), address_(address) {}
+
+  void Run() {
+    PinHost(address_, stage_.data, sizeof(stage_.data));
+    uint32_t number = 0;
+    while (Await(number)) {
+      number = rings::LoadAcquire(stage_.requested);
+      const int error = Execute();
+      if (error == kEnded) break;
+      stage_.error = error;
+      rings::StoreRelease(stage_.served, number);
+      rings::FullFence();
+      if (rings::LoadRelaxed(stage_.daemon_sleeps) != 0) {
+        SystemCall(SYS_futex, &stage_.served, FUTEX_WAKE, INT32_MAX);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kEnded = -1;
+
+  /// Waits for a request after `number`. False: the daemon is gone.
+  bool Await(uint32_t number) {
+    const uint64_t spins_until = shim::ClockNs(CLOCK_MONOTONIC) + kSpinNs;
+    while (rings::LoadAcquire(stage_.requested) == number) {
+      if (shim::ClockNs(CLOCK_MONOTONIC) < spins_until) {
+        sched_yield();
+        continue;
+      }
+      rings::StoreRelaxed(stage_.program_sleeps, uint32_t{1});
+      rings::FullFence();
+      int64_t result = 0;
+      if (rings::LoadAcquire(stage_.requested) == number) {
+        result = SystemCall(SYS_futex, &stage_.requested, FUTEX_WAIT, number, &kLook);
+      }
+      rings::StoreRelaxed(stage_.program_sleeps, uint32_t{0});
+      if (result == -ETIMEDOUT && !connection_.is_live()) return false;
+    }
+    return true;
+  }
+
+  /// Returns 0, an errno, or kEnded.
+  int Execute() {
+    const uint32_t kind = rings::LoadRelaxed(stage_.kind);
+    const uint32_t count = rings::LoadRelaxed(stage_.piece_count);
+    const bool is_known = kind == UROCE_STAGE_READ || kind == UROCE_STAGE_WRITE;
+    if (!is_known || count > UROCE_STAGE_PIECES) return EINVAL;
+    int result = kSuccess;
+    for (uint32_t i = 0; i < count && result == kSuccess; ++i) {
+      uroce_stage_piece piece;
+      rings::CopyOnce(&piece, &stage_.pieces[i], sizeof(piece));
+      if (piece.offset > UROCE_STAGE_DATA_BYTES ||
+          piece.length > UROCE_STAGE_DATA_BYTES - piece.offset) {
+        result = kOutOfStage;
+      } else {
+        result = copies_.Begin(kind == UROCE_STAGE_WRITE, piece.addr, stage_.data + piece.offset,
+                               piece.length);
+      }
+    }
+    const int finished = copies_.Finish();
+    if (result == kDeinitialized || finished == kDeinitialized) return kEnded;
+    return result == kSuccess && finished == kSuccess ? 0 : EFAULT;
+  }
+
+  static constexpr int kOutOfStage = -2;
+
+  DaemonConnection& connection_;
+  uroce_stage& stage_;
+  Copies copies_;
+  const uint64_t address_;
+};
+
+void* RunServer(void* argument) {
+  auto* const server = static_cast<Server*>(argument);
+  pthread_setname_np(pthread_self(), "uroce-stage");
+  server->Run();
+  return nullptr;  // The server stays: requests may still be written to its stage.
+}
+
+/// Starts a thread that takes no signal of the program. Returns 0 or an errno.
+int StartThread(Server& server) {
+  sigset_t all;
+  sigset_t former;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return ENOMEM;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_sigmask(SIG_SETMASK, &all, &former);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &attributes, RunServer, &server);
+  pthread_sigmask(SIG_SETMASK, &former, nullptr);
+  pthread_attr_destroy(&attributes);
+  return error;
+}
+
+/// Has the daemon make a stage, and maps it. Returns 0 or an errno.
+int MapStage(DaemonConnection& connection, uroce_stage** stage) {
+  uroce_request request = {UROCE_CREATE_STAGE, 0};
+  uroce_reply reply;
+  int fd = -1;
+  uint32_t fd_count = 1;
+  const int error =
+      connection.Command(&request, sizeof(request), shim::WholeReply(reply), &fd, &fd_count);
+  if (error != 0) return error;
+  if (fd_count != 1) return EMFILE;
+  void* mapped = MAP_FAILED;
+  if (shim::IsSealedMemory(fd, sizeof(uroce_stage))) {
+    mapped = mmap(nullptr, sizeof(uroce_stage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  SystemCall(SYS_close, fd);
+  if (mapped == MAP_FAILED) return EIO;
+  madvise(mapped, sizeof(uroce_stage), MADV_DONTFORK);
+  *stage = static_cast<uroce_stage*>(mapped);
+  return 0;
+}
+
+}  // namespace
+
+int OpenStage(DaemonConnection& connection, uint64_t address) {
+  const shim::ErrnoKeeper keeper;
+  const Driver* const driver = FoundDriver();
+  if (driver == nullptr) return EFAULT;
+  uroce_stage* stage = nullptr;
+  int error = MapStage(connection, &stage);
+  if (error != 0) return error;
+  constexpr size_t kLine = 64;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kLine, sizeof(Server)) != 0) return ENOMEM;
+  error = StartThread(*new (memory) Server(connection, *stage, *driver, address));
+  if (error != 0) shim::Log("no thread for device memory: errno %d", error);
+  return error;
+}
+
+}  // namespace uroce::gpu
