@@ -12,8 +12,8 @@
 
 #include "verbs-shim/buffers.h"
 #include "verbs-shim/daemon_connection.h"
-#include "verbs-shim/gpu/driver.h"
-#include "verbs-shim/gpu/stage.h"
+#include "verbs-shim/gpu_driver.h"
+#include "verbs-shim/gpu_stage.h"
 #include "verbs-shim/memory/registry.h"
 #include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/objects.h"

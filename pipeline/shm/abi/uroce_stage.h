@@ -40,7 +40,7 @@ struct uroce_stage {
   uint32_t piece_count;
   struct uroce_stage_piece pieces[UROCE_STAGE_PIECES];
   uint8_t reserved_1[48];
-  /* Written by the program, from a cache line of its own on. */
+  /* Written by the program; begins a cache line. */
   uint32_t served;
   uint32_t program_sleeps;
   int32_t error; /* of request `served`: 0 or an errno; of a failed write any part may be done */

@@ -148,8 +148,8 @@ TEST_F(StageTest, PiecesThatFollowEachOtherAreOnePieceForTheProgram) {
   EXPECT_TRUE(std::equal(bytes_.begin() + 4196, bytes_.begin() + 4201, device.begin() + 9000));
 }
 
-// docs/protocol/registered-memory.md: the last eight bytes of a message come last.
-TEST_F(StageTest, TheLastWordOfAMessageIsAPieceOfItsOwn) {
+// Programs poll on the end of a message.
+TEST_F(StageTest, TheLastWordOfAMessageIsTheLastPiece) {
   Add(64, 4096);
   Add(64 + 4096, 100);
   EXPECT_EQ(Move(CopyJob::Kind::kWrite), 4196);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verbs-shim/gpu/stage.h"
+#include "verbs-shim/gpu_stage.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "pipeline/shm/abi/uroce_stage.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "verbs-shim/daemon_connection.h"
-#include "verbs-shim/gpu/driver.h"
+#include "verbs-shim/gpu_driver.h"
 #include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/support.h"
 

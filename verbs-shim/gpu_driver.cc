@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verbs-shim/gpu/driver.h"
+#include "verbs-shim/gpu_driver.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -44,7 +44,7 @@ struct Library {
   }
 
 constexpr Library kLibraries[] = {
-    {"libcuda.so.1",
+    {"libcuda.so",
      {"cuPointerGetAttribute", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
       "cuCtxPopCurrent_v2", "cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize",
       "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemHostRegister_v2",
@@ -63,20 +63,21 @@ struct Look {
   uint64_t loaded = 0;
 };
 
+/// Whether the file at `path` has this name, with any version behind it.
 bool Names(const char* path, const char* name) {
   const char* const slash = strrchr(path, '/');
-  return strcmp(slash != nullptr ? slash + 1 : path, name) == 0;
+  return strncmp(slash != nullptr ? slash + 1 : path, name, strlen(name)) == 0;
 }
 
-/// A driver may be loaded by the name of a later release: its soname is asked for below.
 int LookAt(dl_phdr_info* info, size_t, void* argument) {
   Look& look = *static_cast<Look*>(argument);
   look.loaded = info->dlpi_adds;
   if (look.loaded == __atomic_load_n(&g_seen, __ATOMIC_RELAXED)) return 1;
   for (const Library& library : kLibraries) {
     if (!Names(info->dlpi_name, library.name)) continue;
-    if (strlen(info->dlpi_name) >= sizeof(look.path)) continue;
-    strcpy(look.path, info->dlpi_name);
+    const size_t bytes = strlen(info->dlpi_name) + 1;
+    if (bytes > sizeof(look.path)) continue;
+    memcpy(look.path, info->dlpi_name, bytes);
     look.library = &library;
     return 1;
   }
