@@ -29,6 +29,7 @@
 #include "nic/settings/congestion_settings.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_stage.h"
 
 namespace uroce {
 namespace {
@@ -155,6 +156,7 @@ namespace {
 constexpr absl::string_view kClass(UROCE_TREE_CLASS + 1);
 constexpr absl::string_view kBus(UROCE_TREE_BUS + 1);
 constexpr absl::string_view kNodes(UROCE_TREE_NODES + 1);
+constexpr absl::string_view kPeermem(UROCE_TREE_PEERMEM + 1);
 constexpr char kDevice[] = "device/";
 // Programs only check that they may read and write a character device there.
 constexpr char kNode[] = "/dev/null";
@@ -205,7 +207,10 @@ DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
 }  // namespace
 
 // Files that a killed daemon left beside this socket are stale.
-DeviceTree::DeviceTree(OwnTree tree) : tree_(std::move(tree)) { Remove(); }
+DeviceTree::DeviceTree(OwnTree tree) : tree_(std::move(tree)) {
+  Remove();
+  Complain(tree_.WriteFile(absl::StrCat(kPeermem, "/version"), UROCE_VERSION "\n"));
+}
 
 DeviceTree::~DeviceTree() { Remove(); }
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_stage.h"
+#include "verbs-shim/gpu_driver.h"
 #include "verbs-shim/support.h"
 
 namespace uroce::shim {
@@ -56,6 +58,7 @@ bool Join(const char* tree, const char* directory, const char* rest, char* place
 bool RedirectPath(const char* path, const char* tree, char* place, size_t room) {
   Place places[] = {{UROCE_TREE_CLASS, {"sys", "class", "infiniband"}, 3},
                     {UROCE_TREE_BUS, {"sys", "devices", UROCE_TREE_BUS_NAME}, 3},
+                    {UROCE_TREE_PEERMEM, {"sys", "module", "nvidia_peermem"}, 3},
                     {UROCE_TREE_NODES, {"dev", "infiniband"}, 2}};
   if (*path != '/') return false;
   while (*path != '\0') {
@@ -77,6 +80,10 @@ bool RedirectPath(const char* path, const char* tree, char* place, size_t room) 
 // ---- Paths of the program ----
 
 namespace {
+
+bool IsBelow(const char* path, const char* directory) {
+  return strncmp(path, directory, strlen(directory)) == 0;
+}
 
 bool Exists(int directory, const char* path) {
   return syscall(SYS_faccessat, directory, path, F_OK) == 0;
@@ -128,8 +135,10 @@ void ProgramPath::Redirect(int directory) {
   const bool is_only = HidesOtherDevices();
   if (!is_only && Exists(directory, given_)) return;
   if (!is_only && !Exists(AT_FDCWD, place_)) return;
+  const bool is_peermem = IsBelow(place_ + strlen(tree), UROCE_TREE_PEERMEM);
+  if (is_peermem && gpu::FindDriver() == nullptr) return;
   used_ = place_;
-  is_node_ = strncmp(place_ + strlen(tree), UROCE_TREE_NODES, strlen(UROCE_TREE_NODES)) == 0;
+  is_node_ = IsBelow(place_ + strlen(tree), UROCE_TREE_NODES);
 }
 
 }  // namespace uroce::shim

@@ -30,7 +30,8 @@ class ProgramPath {
 
   /// Whether `path` has the name of one of our directories, as each path that is ours has.
   static bool MayBeOurs(const char* path) {
-    return strstr(path, "infiniband") != nullptr || strstr(path, UROCE_TREE_BUS_NAME) != nullptr;
+    return strstr(path, "infiniband") != nullptr || strstr(path, UROCE_TREE_BUS_NAME) != nullptr ||
+           strstr(path, "nvidia_peermem") != nullptr;
   }
 
   const char* given() const { return given_; }

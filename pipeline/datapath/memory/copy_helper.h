@@ -43,8 +43,8 @@ uint32_t BytesOfLastWord(const CopyPiece& piece);
 /// it, it belongs to the helper.
 struct CopyJob {
   enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
-  static constexpr uint32_t kMaxPieces = 32;
-  static constexpr uint32_t kMaxBatched = 15;
+  static constexpr uint32_t kMaxPieces = 80;
+  static constexpr uint32_t kMaxBatched = 63;
 
   /// The part of a job for a later packet: the helper's work is short, but the wait for it long.
   struct Batched {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 
@@ -24,6 +25,7 @@ constexpr timespec kLook{.tv_sec = 0, .tv_nsec = 50'000'000};  // How often the 
 
 static_assert(CopyJob::kMaxPieces + 1 <= UROCE_STAGE_PIECES);
 static_assert(CopyJob::kMaxPieces * 4096 <= UROCE_STAGE_DATA_BYTES);
+static_assert(offsetof(uroce_stage, data) % 4096 == 0);
 
 void Wait(const uint32_t& word, uint32_t value) {
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &kLook, nullptr, 0);

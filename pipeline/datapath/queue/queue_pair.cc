@@ -101,7 +101,6 @@ QueuePair::QueuePair(const QueuePairConfig& config)
       works_(config_, core_, receive_source_),
       receive_source_(config),
       reports_(*config.page, config.async, config.user_handle),
-      waiting_(std::make_unique<WaitingWork>()),
       core_(config, WorkQueues::HeldSends(config)) {
   timer_.queue_pair = this;
   scheduled_.queue_pair = this;
@@ -110,9 +109,11 @@ QueuePair::QueuePair(const QueuePairConfig& config)
 
 QueuePair::~QueuePair() = default;
 
+void QueuePair::MakeWaiting() { waiting_ = std::make_unique<WaitingWork>(); }
+
 transport::QpState QueuePair::state() const {
   // Only a waiting queue pair has a pending modification, which lies elsewhere in memory.
-  if (is_waiting() && waiting_->modification) return waiting_->modification->state;
+  if (is_waiting() && has_waited() && waiting_->modification) return waiting_->modification->state;
   return core_.state();
 }
 

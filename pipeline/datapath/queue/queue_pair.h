@@ -430,8 +430,14 @@ class alignas(UROCE_LINE) QueuePair {
   void set_wait(WaitKind wait) { wait_ = wait; }
   /// Ends the wait, and returns what it was for.
   WaitKind EndWait() { return std::exchange(wait_, WaitKind::kNone); }
-  /// The work and packets that wait for the helper; see payload.h.
-  WaitingWork& waiting() { return *waiting_; }
+  /// The work and packets that wait for the helper; see payload.h. Most queue pairs never wait, and
+  /// go without: it is made at its first use.
+  WaitingWork& waiting() {
+    if (waiting_ == nullptr) [[unlikely]]
+      MakeWaiting();
+    return *waiting_;
+  }
+  bool has_waited() const { return waiting_ != nullptr; }
 
   // ---- its place in what a worker has of all queue pairs: each is used by its owner alone ----
   /// QueuePairTimers.
@@ -475,6 +481,8 @@ class alignas(UROCE_LINE) QueuePair {
   void Prefetch() const;
 
  private:
+  void MakeWaiting();
+
   // Members that every packet and request touches come first: see Prefetch.
   Timer timer_;
   ByteFlow scheduled_;

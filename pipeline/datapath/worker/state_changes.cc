@@ -168,9 +168,10 @@ void StateChanges::End(QueuePair& qp) {
 }
 
 void StateChanges::AbandonWaiting(QueuePair& qp) {
-  CopyEngine::Abandon(qp);
+  if (qp.has_waited()) CopyEngine::Abandon(qp);
   qp.set_wait(WaitKind::kNone);
   context_.key_changes.Remove(qp);
+  if (!qp.has_waited()) return;
   qp.waiting().modification.reset();
   context_.waiting_packets.Abandon(qp);
 }

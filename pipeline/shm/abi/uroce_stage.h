@@ -29,8 +29,8 @@ struct uroce_stage_piece {
   uint32_t offset;
   uint32_t length;
 };
-#define UROCE_STAGE_PIECES 64u
-#define UROCE_STAGE_DATA_BYTES (256u << 10)
+#define UROCE_STAGE_PIECES 128u
+#define UROCE_STAGE_DATA_BYTES (512u << 10)
 
 struct uroce_stage {
   /* Written by the daemon. */
@@ -44,9 +44,14 @@ struct uroce_stage {
   uint32_t served;
   uint32_t program_sleeps;
   int32_t error; /* of request `served`: 0 or an errno; of a failed write any part may be done */
-  uint8_t reserved_2[2996];
+  uint8_t reserved_2[1972];
   /* Written by both; begins a page. */
   uint8_t data[UROCE_STAGE_DATA_BYTES];
 };
+
+/* A kernel module by which adapters reach memory of a GPU: programs that have loaded the GPU's driver
+ * look for its file `version`, and register such memory if it is there. It is among the files of the
+ * devices (uroce_arena.h). */
+#define UROCE_TREE_PEERMEM "/sys/module/nvidia_peermem"
 
 #endif /* UROCE_STAGE_H_ */

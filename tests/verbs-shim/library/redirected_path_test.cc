@@ -19,6 +19,8 @@ TEST(RedirectedPathTest, FilesOfDevicesLeadBelowTheTree) {
   EXPECT_EQ(Redirected("/sys/class/infiniband/uroce0/fw_ver"),
             "/run/u.d/sys/class/infiniband/uroce0/fw_ver");
   EXPECT_EQ(Redirected("/sys/class/infiniband"), "/run/u.d/sys/class/infiniband");
+  EXPECT_EQ(Redirected("/sys/module/nvidia_peermem/version"),
+            "/run/u.d/sys/module/nvidia_peermem/version");
   EXPECT_EQ(Redirected("/dev/infiniband/uroce0"), "/run/u.d/dev/infiniband/uroce0");
   EXPECT_EQ(Redirected("/sys/devices/pcifffe:00/x"), "/run/u.d/sys/devices/pcifffe:00/x");
 }
