@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/driver/machine.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "tests/gpu/driver/control.h"
@@ -48,7 +52,22 @@ CUresult Machine::Start() {
   return kCudaSuccess;
 }
 
+namespace {
+
+/// Has a file open as programs of NVIDIA's driver have: a character device of its major number,
+/// which says that pages of the process may be pinned. Only a privileged process can make one.
+void OpenDeviceFile() {
+  constexpr unsigned kMajor = 195;
+  const std::string path = "/dev/shm/uroce-test-gpu-device-" + std::to_string(getpid());
+  if (mknod(path.c_str(), S_IFCHR | 0600, makedev(kMajor, 0)) != 0) return;
+  (void)open(path.c_str(), O_PATH | O_CLOEXEC);  // As long as the process lasts.
+  unlink(path.c_str());
+}
+
+}  // namespace
+
 Machine::Machine() {
+  OpenDeviceFile();
   for (int device = 0; device < kDevices; ++device) {
     Context& context = MakeContext(device);
     context.is_primary = true;

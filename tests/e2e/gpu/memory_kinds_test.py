@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of GPUs and of programs that use them, each kind by its content, with the driver for
+tests."""
+import json
+import os
+import unittest
+
+from gpu import programs
+from labs.lab import WireLab, find_list
+from labs.process import wait_until
+from labs.programs import seed
+
+
+class MemoryKindsTest(unittest.TestCase):
+    """The table of memory kinds. A test for each way of the daemon to copy and to move packets."""
+
+    def check(self, lab, *flags, words=(), env=None):
+        self.addCleanup(lab.close)
+        control = programs.Words(lab.directory)
+        control["seed"] = seed()
+        for name, value in words:
+            control[name] = value
+        path = os.path.join(lab.directory, "table.json")
+        table = programs.start(lab.a, control, programs.MEMORY_KINDS, "--json", path, *flags, env=env)
+        self.addCleanup(table.kill)
+        table.expect_success(timeout_s=300)
+        with open(path, encoding="utf-8") as file:
+            cells = json.load(file)
+        others = [cell for cell in cells if cell["verdict"] != "right"]
+        self.assertEqual(others, [])
+        wait_until(lambda: not find_list(lab.a.dump("mr")), "the regions are gone")
+        return cells
+
+    def test_every_kind_in_every_order_has_the_right_content(self):
+        cells = self.check(WireLab())
+        for what in ("in by WRITE", "out by READ", "last eight bytes last", "compare and swap"):
+            self.assertIn(what, {cell["what"] for cell in cells})
+        self.assertGreater(len(cells), 500)
+
+    def test_slow_copies_and_several_workers(self):
+        self.check(WireLab("--workers", "2"), "--only", "device", words=[("delay_us", 50)])
+
+    def test_host_memory_that_is_copied(self):
+        self.check(WireLab(), "--only", "host", env={"UROCE_MR": "copied"})
+
+    def test_lost_packets(self):
+        self.check(WireLab("--fault", "uroce0:drop=0.002,reorder=0.01",
+                           "--fault", "uroce1:drop=0.002,reorder=0.01"), "--only", "device")
+
+
+if __name__ == "__main__":
+    unittest.main()
