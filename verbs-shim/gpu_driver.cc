@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "verbs-shim/dma_buf.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/support.h"
 
@@ -133,6 +134,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kMostStreams = 32;  // One for each context that programs use with the NIC.
+constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 
 struct Stream {
@@ -254,6 +256,7 @@ void Prepare(const Driver& driver, uint64_t address) {
 
 void PinHost(uint64_t address, void* memory, uint64_t length_bytes) {
   constexpr unsigned kPortable = 1;  // For all contexts.
+  if (FoundDriver() == nullptr) return;
   const Driver& driver = *FoundDriver();
   void* context = nullptr;
   if (ContextOf(driver, address, &context) != kSuccess) return;
@@ -278,30 +281,39 @@ Residence FindMemory(uint64_t address, uint64_t length_bytes) {
 // ---- Copies ----
 
 int Copies::Begin(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes) {
-  constexpr int kInvalidValue = 1;
-  if (!IsDeviceMemory(driver_, address)) return kInvalidValue;
+  if (IsInDmaBuf(address)) {
+    const int result = Finish();
+    if (result != kSuccess) return result;
+    return CopyDmaBuf(to_device, address, host, length_bytes) ? kSuccess : kInvalidValue;
+  }
+  if (driver_ == nullptr || !IsDeviceMemory(*driver_, address)) return kInvalidValue;
+  return BeginByDriver(to_device, address, host, length_bytes);
+}
+
+int Copies::BeginByDriver(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes) {
+  const Driver& driver = *driver_;
   void* context = nullptr;
-  int result = ContextOf(driver_, address, &context);
+  int result = ContextOf(driver, address, &context);
   if (result != kSuccess) return result;
   if (context != context_) {
     result = Finish();  // Streams of two contexts have no order.
-    if (result == kSuccess) result = driver_.push_context(context);
+    if (result == kSuccess) result = driver.push_context(context);
     if (result != kSuccess) return result;
     context_ = context;
-    result = StreamOf(driver_, context, &stream_);
+    result = StreamOf(driver, context, &stream_);
     if (result != kSuccess) return result;
   }
-  return to_device ? driver_.copy_to_device(address, host, length_bytes, stream_)
-                   : driver_.copy_to_host(host, address, length_bytes, stream_);
+  return to_device ? driver.copy_to_device(address, host, length_bytes, stream_)
+                   : driver.copy_to_host(host, address, length_bytes, stream_);
 }
 
 int Copies::Finish() {
   if (context_ == nullptr) return kSuccess;
-  const int result = stream_ != nullptr ? driver_.synchronize(stream_) : kSuccess;
+  const int result = stream_ != nullptr ? driver_->synchronize(stream_) : kSuccess;
   stream_ = nullptr;
   context_ = nullptr;
   void* popped;
-  driver_.pop_context(&popped);
+  driver_->pop_context(&popped);
   return result;
 }
 

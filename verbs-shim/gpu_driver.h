@@ -43,7 +43,7 @@ enum class Residence : uint8_t {
 
 /// Tells the driver that the program will copy between its devices and `memory`: pinned memory
 /// takes half the time. `address` is memory of a device, whose context the driver gets the memory
-/// for.
+/// for. Does nothing without a driver.
 void PinHost(uint64_t address, void* memory, uint64_t length_bytes);
 
 /// Where [address, address + length_bytes) lies. Without a driver, and with one that is not
@@ -60,7 +60,8 @@ Residence FindMemory(uint64_t address, uint64_t length_bytes);
 /// longer knows the page under its number, the stream is forgotten.
 class Copies {
  public:
-  explicit Copies(const Driver& driver) : driver_(driver) {}
+  /// `driver` may be null: then there are DMA-bufs alone (dma_buf.h).
+  explicit Copies(const Driver* driver) : driver_(driver) {}
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
@@ -72,7 +73,10 @@ class Copies {
   int Finish();
 
  private:
-  const Driver& driver_;
+  /// Begins a copy by the driver.
+  int BeginByDriver(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes);
+
+  const Driver* const driver_;
   void* context_ = nullptr;  // That of the copies under way; null: none.
   void* stream_ = nullptr;
 };

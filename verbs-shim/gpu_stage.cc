@@ -31,8 +31,8 @@ constexpr timespec kLook{.tv_sec = 5, .tv_nsec = 0};  // How often an idle threa
 class Server {
  public:
   /// `address`: see OpenStage.
-  Server(DaemonConnection& connection, uroce_stage& stage, const Driver& driver, uint64_t address)
-      : connection_(connection), stage_(stage), copies_(driver), address_(address) {}
+  Server(DaemonConnection& connection, uroce_stage& stage, uint64_t address)
+      : connection_(connection), stage_(stage), copies_(FoundDriver()), address_(address) {}
 
   void Run() {
     PinHost(address_, stage_.data, sizeof(stage_.data));
@@ -152,15 +152,13 @@ int MapStage(DaemonConnection& connection, uroce_stage** stage) {
 
 int OpenStage(DaemonConnection& connection, uint64_t address) {
   const shim::ErrnoKeeper keeper;
-  const Driver* const driver = FoundDriver();
-  if (driver == nullptr) return EFAULT;
   uroce_stage* stage = nullptr;
   int error = MapStage(connection, &stage);
   if (error != 0) return error;
   constexpr size_t kLine = 64;
   void* memory = nullptr;
   if (posix_memalign(&memory, kLine, sizeof(Server)) != 0) return ENOMEM;
-  error = StartThread(*new (memory) Server(connection, *stage, *driver, address));
+  error = StartThread(*new (memory) Server(connection, *stage, address));
   if (error != 0) shim::Log("no thread for device memory: errno %d", error);
   return error;
 }

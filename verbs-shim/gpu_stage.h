@@ -12,8 +12,8 @@ class DaemonConnection;
 namespace uroce::gpu {
 
 /// Has the daemon make the stage of `connection`, and starts the thread that serves it. Called once
-/// for a connection; `address` is memory of a device, as FindMemory has found. Calls no function of
-/// the driver, so the caller may hold locks. Returns 0 or an errno.
+/// for a connection; `address` is memory of a device (FindMemory) or of a DMA-buf (dma_buf.h).
+/// Calls no function of the driver, so the caller may hold locks. Returns 0 or an errno.
 ///
 /// The thread lasts until the process or the connection ends. A fork child has neither the thread
 /// nor the memory. The thread takes no signal and holds no lock while it copies. If the driver

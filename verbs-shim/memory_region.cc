@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -276,14 +275,28 @@ ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned 
   return error == 0 ? RegisterRegion(pd, addr, request) : FailWith(error);
 }
 
+/// Of a DMA-buf whose bytes the CPU can access.
+ibv_mr* RegisterMapped(ibv_pd* pd, uint64_t offset, int fd, memory::MemoryRequest& request) {
+  const bool writes = (request.access & IBV_ACCESS_LOCAL_WRITE) != 0;
+  gpu::DmaBuf* const buffer = gpu::MapDmaBuf(fd, offset, request.length, writes, &request.addr);
+  if (buffer == nullptr) return nullptr;
+  request.is_device = true;
+  ibv_mr* const mr = RegisterRegion(pd, reinterpret_cast<void*>(offset), request);
+  if (mr == nullptr) {
+    gpu::UnmapDmaBuf(buffer);
+  } else {
+    Ours(mr)->dma_buf = buffer;
+  }
+  return mr;
+}
+
 /// A DMA-buf of a GPU is reached by the address of its memory, which programs give as `iova`: the
 /// file tells neither the address nor the bytes. `offset` is that of `iova` in the file. Errors: as
-/// of the kernel (EBADF: no open file; EINVAL), and EOPNOTSUPP for other DMA-bufs.
+/// of the kernel (EBADF: no open file; EINVAL: no DMA-buf, or another offset in the page), those of
+/// MapDmaBuf, and those of RegisterRegion.
 ibv_mr* RegisterDmabuf(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
                        int access) {
-  constexpr decltype(statfs::f_type) kDmabufMagic = 0x444d4142;
-  struct statfs file = {};
-  if (fstatfs(fd, &file) != 0) return FailWith(EBADF);
+  if (fcntl(fd, F_GETFD) < 0) return FailWith(EBADF);
   if (offset % memory::kPageBytes != iova % memory::kPageBytes) return FailWith(EINVAL);
   memory::MemoryRequest request = {.pd = pd->handle,
                                    .access = static_cast<unsigned>(access),
@@ -291,12 +304,10 @@ ibv_mr* RegisterDmabuf(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova
                                    .length = length,
                                    .iova = iova};
   if (FindDevice(request) == 0 && request.is_device) {
-    return RegisterRegion(pd, reinterpret_cast<void*>(iova), request);
+    return RegisterRegion(pd, reinterpret_cast<void*>(offset), request);
   }
-  if (file.f_type != kDmabufMagic) return FailWith(EINVAL);
-  Log("a DMA-buf is registered by the address of its memory as iova: 0x%llx is no memory of a GPU",
-      static_cast<unsigned long long>(iova));
-  return FailWith(EOPNOTSUPP);
+  if (!gpu::IsDmaBuf(fd)) return FailWith(EINVAL);
+  return RegisterMapped(pd, offset, fd, request);
 }
 
 ibv_mr* RegisterDmabuf(ibv_pd* pd, const RegionAttributes& wanted) {
@@ -329,6 +340,7 @@ int Deregister(MemoryRegion& mr) {
   if (error != 0 && connection.state() != ConnectionState::kDaemonGone) return error;
   if (IsOnDemand(mr)) Unlist(mr);
   if (mr.users_of_memory != nullptr) __atomic_fetch_sub(mr.users_of_memory, 1, __ATOMIC_RELEASE);
+  if (mr.dma_buf != nullptr) gpu::UnmapDmaBuf(mr.dma_buf);
   Free(&mr);
   return 0;
 }
@@ -346,7 +358,8 @@ int PlanChange(const MemoryRegion& mr, int flags, const ibv_pd* pd, const void* 
   }
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) request.access = static_cast<unsigned>(access);
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
-    if (mr.users_of_memory != nullptr) return EINVAL;  // Device memory cannot be replaced.
+    // Device memory and DMA-bufs cannot be replaced.
+    if (mr.users_of_memory != nullptr || mr.dma_buf != nullptr) return EINVAL;
     request.addr = request.iova = reinterpret_cast<uintptr_t>(addr);
     request.length = length;
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "verbs-shim/daemon_connection.h"
+#include "verbs-shim/dma_buf.h"
 #include "verbs-shim/memory/daemon.h"
 #include "verbs-shim/memory/memory.h"
 #include "verbs-shim/objects.h"
@@ -31,6 +32,7 @@ struct MemoryRegion {
   memory::MemoryRequest request;  ///< Its present state: ibv_rereg_mr changes parts of it.
   memory::MemoryRegistration registration;
   uint32_t* users_of_memory;     ///< Of its device memory, decremented at the end; or null.
+  gpu::DmaBuf* dma_buf;          ///< Mapped for the region alone; or null.
   MemoryRegion* next_on_demand;  ///< In the list of regions with on-demand paging.
   bool is_imported;              ///< Only its maker may change or end it.
   bool is_null;                  ///< Of no memory: it cannot become another.
