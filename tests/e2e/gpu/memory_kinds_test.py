@@ -21,7 +21,8 @@ class MemoryKindsTest(unittest.TestCase):
         for name, value in words:
             control[name] = value
         path = os.path.join(lab.directory, "table.json")
-        table = programs.start(lab.a, control, programs.MEMORY_KINDS, "--json", path, *flags, env=env)
+        table = programs.start(lab.a, control, programs.MEMORY_KINDS, "--json", path, *flags,
+                               env=env)
         self.addCleanup(table.kill)
         table.expect_success(timeout_s=300)
         with open(path, encoding="utf-8") as file:
