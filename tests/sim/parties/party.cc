@@ -13,6 +13,8 @@ wire::HeaderTemplateConfig ConfigOf(uint32_t from, uint32_t to, Qpn qpn, bool ip
   config.source = AddressOf(from, ipv6);
   config.destination = AddressOf(to, ipv6);
   config.dest_qpn = qpn;
+  // The two queue pairs of a connection have numbers that differ in the last bit.
+  config.udp_source_port = wire::UdpSourcePort(0, qpn, Qpn(qpn.value() ^ 1));
   return config;
 }
 

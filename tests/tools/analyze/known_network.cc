@@ -14,8 +14,8 @@ namespace {
 using Info = wire::OpcodeInfo;
 
 bool IsReliable(const wire::Packet& packet) {
-  const auto service = static_cast<uint8_t>(packet.header.opcode) >> 5;
-  return service == 0 || service == 5;  // RC and XRC.
+  const wire::Service service = wire::ServiceOf(packet.header.opcode);
+  return service == wire::Service::kRc || service == wire::Service::kXrc;
 }
 
 bool IsAcknowledge(const wire::Packet& packet) {
@@ -45,6 +45,9 @@ KnownFault FaultOf(const wire::Packet& packet, uint32_t from, uint32_t to, uint6
           .time = now};
 }
 
+/// The other queue pair of its connection.
+Qpn PartnerOf(Qpn qpn) { return Qpn(qpn.value() ^ 1); }
+
 /// False: it is no RoCE packet.
 bool Decode(std::span<const uint8_t> frame, wire::Packet& packet, bool& is_right) {
   wire::FrameView view;
@@ -72,40 +75,105 @@ void KnownNetwork::Capture(uint32_t host, std::span<const uint8_t> frame, Direct
   point.reader.Read(file_frame, packet);
   packet.direction = direction;
   point.analysis.OnPacket(packet);
+}
+
+void KnownNetwork::Keep(uint32_t host, uint32_t peer, std::span<const uint8_t> frame,
+                        const char* mark, Nanos now) {
   if (!keeps_lines_) return;
-  point.lines.push_back(absl::StrCat(
-      point.frames, " ", now.count() / 1000, "us ", direction == Direction::kOutbound ? ">" : "<",
-      " ", wire::OpcodeName(packet.packet.header.opcode), " psn ", packet.packet.header.psn.value(),
-      " qp ", packet.packet.header.dest_qpn.value(), " syn ", packet.packet.header.aeth.syndrome,
-      packet.icrc == IcrcState::kWrong ? " DAMAGED" : ""));
+  wire::Packet packet;
+  wire::FrameView view;
+  if (wire::Decode(frame, packet, view) != wire::DecodeResult::kOk) return;
+  const wire::TransportHeader& header = packet.header;
+  Point& point = *points_[host];
+  const bool has_aeth = wire::InfoOf(header.opcode).Has(Info::kAeth);
+  point.lines.push_back(
+      {now, peer, header.dest_qpn.value() / 2,
+       absl::StrCat(point.frames, " ", now.count(), "ns ", mark, " ",
+                    wire::OpcodeName(header.opcode), " psn ", header.psn.value(), " qp ",
+                    header.dest_qpn.value(), " of ", packet.payload.size(),
+                    has_aeth ? absl::StrCat(" syndrome ", header.aeth.syndrome) : "",
+                    header.ack_request ? " A" : "")});
 }
 
 KnownNetwork::Flow& KnownNetwork::FlowOf(uint32_t from, uint32_t to, Qpn qpn, LostWhat what) {
   Flow& flow = flows_[{from, to, qpn.value(), what}];
   flow.from = from;
   flow.to = to;
+  flow.dest_qpn = qpn;
+  flow.what = what;
   return flow;
 }
 
-void KnownNetwork::NoteSent(Flow& flow, const wire::Packet& packet) {
-  const wire::Psn psn = packet.header.psn;
-  if (flow.places.contains(psn.value())) {
-    if (WhatOf(packet) == LostWhat::kRequest) NoteResend(flow.from, flow.to, psn);
-    return;
+/// A READ may be sent again from a PSN of its answer on.
+std::optional<size_t> KnownNetwork::PlaceOf(const Flow& flow, wire::Psn psn) {
+  if (flow.what == LostWhat::kResponse) {
+    const auto found = flow.places.find(psn.value());
+    return found == flow.places.end() ? std::nullopt : std::optional(found->second);
   }
-  flow.places[psn.value()] = flow.order.size();
-  flow.order.push_back(psn);
-  flow.has_arrived.push_back(false);
+  const auto behind = std::ranges::upper_bound(
+      flow.order, psn, [](wire::Psn a, wire::Psn b) { return a.Since(b) < 0; });
+  if (behind == flow.order.begin()) return std::nullopt;
+  return static_cast<size_t>(behind - flow.order.begin()) - 1;
 }
 
-/// The requester sends again: an ACK that it did not get was needed.
-void KnownNetwork::NoteResend(uint32_t from, uint32_t to, wire::Psn psn) {
-  std::erase_if(lost_acks_, [&](size_t index) {
-    KnownFault& fault = faults_[index];
-    if (fault.from != to || fault.to != from || fault.psn.Since(psn) < 0) return false;
-    fault.is_needed = true;
-    return true;
-  });
+bool KnownNetwork::NoteSent(Flow& flow, const wire::Packet& packet) {
+  const wire::Psn psn = packet.header.psn;
+  const bool is_request = flow.what == LostWhat::kRequest;
+  const bool is_new = is_request ? flow.order.empty() || psn.Since(flow.order.back()) > 0
+                                 : !flow.places.contains(psn.value());
+  const wire::Reth& reth = packet.header.reth;
+  const bool is_read = is_request && wire::InfoOf(packet.header.opcode).Has(Info::kRead);
+  // The rest of the newest READ.
+  const bool is_rest = is_new && is_read && reth.length_bytes < flow.read_bytes &&
+                       reth.va + reth.length_bytes == flow.read_end;
+  if (is_new && !is_rest) {
+    flow.read_bytes = is_read ? reth.length_bytes : 0;
+    flow.read_end = reth.va + reth.length_bytes;
+    flow.newest_place = flow.order.size();
+    flow.places[psn.value()] = flow.order.size();
+    flow.order.push_back(psn);
+    flow.has_arrived.push_back(false);
+    flow.newest_arrival.push_back(0);
+    return false;
+  }
+  if (!is_request) return true;
+  const size_t place = PlaceOf(flow, psn).value_or(0);
+  NoteResend(flow, packet, place <= flow.newest_place);
+  flow.newest_place = place;
+  return true;
+}
+
+void KnownNetwork::NameRequest(const Flow& flow, wire::Psn psn) {
+  for (KnownFault& fault : faults_) {
+    const bool is_of_flow = fault.from == flow.from && fault.to == flow.to &&
+                            fault.dest_qpn == flow.dest_qpn && fault.what == LostWhat::kRequest;
+    if (is_of_flow && fault.kind == FindingKind::kLoss && fault.psn == psn) fault.is_named = true;
+  }
+}
+
+/// The requester sends again: it did not get the answer to the first packet that it sends again.
+void KnownNetwork::NoteResend(const Flow& flow, const wire::Packet& packet, bool is_first) {
+  if (!is_first) return;
+  const wire::Psn psn = packet.header.psn;
+  const auto is_answer = [&](const KnownFault& fault) {
+    return fault.from == flow.to && fault.to == flow.from &&
+           fault.dest_qpn == PartnerOf(flow.dest_qpn);
+  };
+  const Info& info = wire::InfoOf(packet.header.opcode);
+  if (!info.Has(Info::kRead) && !info.Has(Info::kAtomic)) {
+    std::erase_if(lost_acks_, [&](size_t index) {
+      KnownFault& fault = faults_[index];
+      if (!is_answer(fault) || fault.psn.Since(psn) < 0) return false;
+      fault.is_needed = true;
+      return true;
+    });
+  }
+  for (KnownFault& fault : faults_) {
+    const bool is_lost_answer =
+        fault.kind == FindingKind::kLoss && fault.what == LostWhat::kResponse;
+    if (is_lost_answer && is_answer(fault) && fault.psn == psn) fault.is_named = true;
+  }
+  NameRequest(flow, psn);
 }
 
 void KnownNetwork::OnSent(uint64_t number, uint32_t from, uint32_t to,
@@ -121,7 +189,9 @@ void KnownNetwork::OnSent(uint64_t number, uint32_t from, uint32_t to,
   }
   if (is_known && IsReliable(packet)) {
     const LostWhat what = WhatOf(packet);
-    NoteSent(FlowOf(from, to, packet.header.dest_qpn, what), packet);
+    Flow& flow = FlowOf(from, to, packet.header.dest_qpn, what);
+    fault.is_repeat = NoteSent(flow, packet);
+    if (fault.is_repeat) flow.repeats.insert(number);
     if (IsAcknowledge(packet)) NoteAnswer(from, to, packet);
     if (fate != sim::Fate::kIntact) {
       fault.kind = FindingKind::kLoss;
@@ -131,31 +201,72 @@ void KnownNetwork::OnSent(uint64_t number, uint32_t from, uint32_t to,
       if (!IsAcknowledge(packet)) {
         missing_.push_back({now + sim::Network::kLatency, faults_.size() - 1});
         FlowOf(from, to, packet.header.dest_qpn, what).open.push_back(faults_.size() - 1);
-      } else if (!IsNak(packet)) {
+      } else if (!IsNak(packet) && !wire::InfoOf(fault.opcode).Has(Info::kKeptMap)) {
         lost_acks_.push_back(faults_.size() - 1);
       }
     }
   }
   Capture(from, frame, Direction::kOutbound, now);
+  Keep(from, to, frame, fate == sim::Fate::kIntact ? ">" : "> LOST", now);
+  if (fate == sim::Fate::kLost) Keep(to, from, frame, "< LOST (not seen)", now);
 }
 
 /// What a responder tells of the PSN that it waits for.
 void KnownNetwork::NoteAnswer(uint32_t from, uint32_t to, const wire::Packet& packet) {
-  for (auto& [key, flow] : flows_) {
-    if (flow.from != to || flow.to != from || std::get<3>(key) != LostWhat::kRequest) continue;
-    const auto place = flow.places.find(packet.header.psn.value());
-    if (place == flow.places.end()) continue;
-    flow.keeps |= wire::InfoOf(packet.header.opcode).Has(Info::kKeptMap);
-    if (IsNak(packet)) flow.expected = place->second;
+  Flow& flow = FlowOf(to, from, PartnerOf(packet.header.dest_qpn), LostWhat::kRequest);
+  const std::optional<size_t> place = PlaceOf(flow, packet.header.psn);
+  if (!place) return;
+  if (wire::InfoOf(packet.header.opcode).Has(Info::kKeptMap)) NoteMap(flow, packet);
+  if (!IsNak(packet)) return;
+  NameRequest(flow, packet.header.psn);
+  flow.expected = *place;
+  const bool is_rnr =
+      (packet.header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeRnrNak;
+  if (is_rnr) DropBehind(flow, *place);
+}
+
+/// Packets that have arrived and that the map does not show: the responder had no room for them.
+void KnownNetwork::NoteMap(Flow& flow, const wire::Packet& packet) {
+  flow.keeps = true;
+  wire::KeptMap map;
+  if (!map.Parse(packet.payload)) return;
+  for (uint32_t i = 0; i < map.packets(); ++i) {
+    if ((map.Kept(i & ~63u) >> (i & 63) & 1) != 0) continue;
+    const wire::Psn psn = packet.header.psn + i;
+    NameRequest(flow, psn);
+    const auto found = flow.places.find(psn.value());
+    if (found == flow.places.end() || !flow.has_arrived[found->second]) continue;
+    flow.has_arrived[found->second] = false;
+    faults_.push_back({.kind = FindingKind::kNotCaptured,
+                       .what = LostWhat::kRequest,
+                       .from = flow.from,
+                       .to = flow.to,
+                       .dest_qpn = flow.dest_qpn,
+                       .psn = psn});
   }
 }
 
-void KnownNetwork::NoteArrival(Flow& flow, const wire::Packet& packet) {
-  const auto found = flow.places.find(packet.header.psn.value());
-  if (found == flow.places.end()) return;
-  flow.has_arrived[found->second] = true;
-  if (WhatOf(packet) == LostWhat::kResponse) return;
-  if (found->second == flow.expected) ++flow.expected;
+/// The responder was not ready for the packet: it drops those that were sent behind it, whether
+/// they arrive or not.
+void KnownNetwork::DropBehind(const Flow& flow, size_t place) {
+  for (KnownFault& fault : faults_) {
+    if (fault.kind != FindingKind::kLoss || fault.what != LostWhat::kRequest) continue;
+    if (fault.from != flow.from || fault.to != flow.to) continue;
+    if (fault.number < flow.newest_arrival[place]) continue;
+    if (fault.dest_qpn != flow.dest_qpn) continue;
+    const std::optional<size_t> of_fault = PlaceOf(flow, fault.psn);
+    if (!of_fault || *of_fault <= place) continue;
+    fault.is_needed = false;
+  }
+}
+
+void KnownNetwork::NoteArrival(Flow& flow, const wire::Packet& packet, uint64_t number) {
+  const std::optional<size_t> place = PlaceOf(flow, packet.header.psn);
+  if (!place) return;
+  flow.has_arrived[*place] = true;
+  flow.newest_arrival[*place] = number;
+  if (flow.what == LostWhat::kResponse) return;
+  if (*place == flow.expected) ++flow.expected;
   while (flow.keeps && flow.expected < flow.order.size() && flow.has_arrived[flow.expected]) {
     ++flow.expected;
   }
@@ -163,7 +274,7 @@ void KnownNetwork::NoteArrival(Flow& flow, const wire::Packet& packet) {
 
 bool KnownNetwork::IsNeeded(const KnownFault& fault) {
   const Flow& flow = FlowOf(fault.from, fault.to, fault.dest_qpn, fault.what);
-  const size_t place = flow.places.at(fault.psn.value());
+  const size_t place = PlaceOf(flow, fault.psn).value_or(0);
   if (fault.what == LostWhat::kResponse || flow.keeps) return !flow.has_arrived[place];
   return place == flow.expected;
 }
@@ -180,6 +291,7 @@ void KnownNetwork::OnArrived(uint64_t number, uint32_t from, uint32_t to,
                              std::span<const uint8_t> frame, Nanos now) {
   Resolve(now);
   Capture(to, frame, Direction::kInbound, now);
+  Keep(to, from, frame, "<", now);
   const uint64_t at = points_[to]->frames;
   wire::Packet packet;
   bool is_right = false;
@@ -207,19 +319,23 @@ void KnownNetwork::OnArrived(uint64_t number, uint32_t from, uint32_t to,
     faults_.push_back(fault);
   } else if (number < flow.newest && !IsAcknowledge(packet)) {
     fault.kind = FindingKind::kReordering;
+    // A late packet that has come before looks like one that is sent again.
+    const std::optional<size_t> place = PlaceOf(flow, packet.header.psn);
+    fault.is_needed = place && !flow.has_arrived[*place];
     faults_.push_back(fault);
   }
+  const bool is_repeat = flow.repeats.contains(number);
   if (!IsAcknowledge(packet)) {
     std::erase_if(flow.open, [&](size_t index) {
       KnownFault& lost = faults_[index];
       if (lost.number > number) return false;
-      lost.leaves_gap = packet.header.psn.Since(lost.psn) > 0 &&
-                        !flow.has_arrived[flow.places.at(lost.psn.value())];
+      lost.leaves_gap = packet.header.psn.Since(lost.psn) > 0 && (!lost.is_repeat || is_repeat) &&
+                        !flow.has_arrived[PlaceOf(flow, lost.psn).value_or(0)];
       return true;
     });
   }
   flow.newest = std::max(flow.newest, number);
-  NoteArrival(flow, packet);
+  NoteArrival(flow, packet, number);
   if (IsAcknowledge(packet) && !IsNak(packet)) {
     std::erase_if(lost_acks_, [&](size_t index) {
       const KnownFault& lost = faults_[index];
@@ -234,12 +350,17 @@ void KnownNetwork::Finish() {
   for (const auto& point : points_) point->analysis.Finish();
 }
 
-std::string KnownNetwork::Excerpt(uint32_t host, uint64_t frame, size_t around) const {
-  const std::vector<std::string>& lines = points_[host]->lines;
+std::string KnownNetwork::Excerpt(uint32_t host, uint32_t peer, Qpn qpn, Nanos time,
+                                  size_t around) const {
+  std::vector<const Line*> lines;
+  for (const Line& line : points_[host]->lines) {
+    if (line.peer == peer && line.pair == qpn.value() / 2) lines.push_back(&line);
+  }
+  const auto at =
+      static_cast<size_t>(std::ranges::lower_bound(lines, time, {}, &Line::time) - lines.begin());
   std::string text;
-  const size_t begin = frame > around ? frame - around : 0;
-  for (size_t i = begin; i < std::min<size_t>(lines.size(), frame + around); ++i) {
-    absl::StrAppend(&text, "    ", lines[i], "\n");
+  for (size_t i = at - std::min(at, around); i < std::min(lines.size(), at + around); ++i) {
+    absl::StrAppend(&text, "    ", lines[i]->text, "\n");
   }
   return text;
 }

@@ -173,6 +173,51 @@ TEST(LossesTest, RequesterThatGivesUpIsAnError) {
   EXPECT_EQ(end.frames[0], 11u);
 }
 
+TEST(LossesTest, PacketThatWasSentAgainAndSkippedWasLostTwice) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 4).Unseen().WriteMiddle(6).WriteMiddle(7).WriteLast(8);
+  script.At(220).Nak(6).At(240).WriteMiddle(7).WriteLast(8);  // 6 is lost again.
+  script.At(68'000).WriteMiddle(6).WriteMiddle(7).WriteLast(8).At(68'020).Ack(8);
+  const Analysis& analysis = script.Finish();
+  EXPECT_EQ(analysis.log().count(FindingKind::kLoss), 2u);
+}
+
+TEST(LossesTest, PacketBeforeTheFirstOneThatWasSeenWasLost) {
+  StoryScript script;
+  script.WriteMiddle(6).WriteLast(7).At(20).Nak(5).At(40).WriteFirst(5, 3).WriteMiddle(6);
+  script.WriteLast(7).At(60).Ack(7);
+  EXPECT_THAT(Brief(script.Finish()),
+              ElementsAre("sequence-nak psn=5 frame=3", "loss request psn=5 frame=4",
+                          "go-back-n psn=5 frame=4 count=3"));
+}
+
+TEST(LossesTest, TwoLostAnswersOfOneReadAreFound) {
+  StoryScript script(4);
+  script.At(200).Read(5, 5).At(220).Response(Opcode::kReadResponseFirst, 5, 1024);
+  script.Unseen().Response(Opcode::kReadResponseMiddle, 6, 1024);
+  script.Response(Opcode::kReadResponseMiddle, 7, 1024);
+  script.Unseen().Response(Opcode::kReadResponseMiddle, 8, 1024);
+  script.Response(Opcode::kReadResponseLast, 9, 1024);
+  script.At(300).Read(6, 4).At(320).Response(Opcode::kReadResponseFirst, 6, 1024);
+  script.Response(Opcode::kReadResponseMiddle, 7, 1024);
+  script.Response(Opcode::kReadResponseMiddle, 8, 1024);
+  script.Response(Opcode::kReadResponseLast, 9, 1024);
+  const Analysis& analysis = script.Finish();
+  EXPECT_EQ(FirstOf(analysis, FindingKind::kLoss).count, 2u);
+  EXPECT_EQ(FirstOf(analysis, FindingKind::kLoss).among, 3u);
+  EXPECT_EQ(analysis.log().count(FindingKind::kDuplicate), 0u);
+}
+
+TEST(LossesTest, PacketDroppedBehindALatePacketIsNoLoss) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 4).WriteMiddle(6).WriteMiddle(7).WriteLast(8);
+  // At the responder 6 is late: it drops 7, takes 6, and misses 7 when 8 comes.
+  script.At(220).Nak(6).Ack(6).Nak(7).At(240).WriteMiddle(7).WriteLast(8).At(270).Ack(8);
+  const Analysis& analysis = script.Finish();
+  EXPECT_EQ(analysis.log().count(FindingKind::kLoss), 0u);
+  EXPECT_EQ(analysis.log().count(FindingKind::kReordering), 1u);
+}
+
 TEST(LossesTest, TwoPointsThatDisagreeOnTheSideHaveTheLossBetweenThem) {
   StoryScript script;
   const auto both = [&](auto&& put) {

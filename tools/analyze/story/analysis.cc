@@ -188,14 +188,13 @@ void Analysis::Join(const CapturedPacket& packet, const FlowKey& key, Flow& flow
   int by_port = 0;
   for (const FlowKey& candidate : candidates->second) {
     const Flow& other = flows_.at(candidate);
-    if (other.connection == flow.connection) continue;
-    const View& view = other.connection->ViewOf(packet.point);
-    const RequestStream* const stream = view.of[other.sender].get();
+    if (other.connection == flow.connection || !other.connection->is_reliable()) continue;
+    RequestStream* const stream = other.connection->ViewOf(packet.point).of[other.sender].get();
     const bool has_port =
         other.source_port == packet.source_port &&
         packet.source_port == wire::UdpSourcePort(0, Qpn(key.dest_qpn), Qpn(candidate.dest_qpn));
     if (stream == nullptr || !stream->has_requests()) continue;
-    if (!stream->Expects(packet.packet.header.psn)) {
+    if (!stream->Expects(packet.packet.header)) {
       by_port += has_port;
       if (has_port) port_only = &candidate;
       continue;
@@ -205,7 +204,7 @@ void Analysis::Join(const CapturedPacket& packet, const FlowKey& key, Flow& flow
     if (has_port || !best_has_port) best = &candidate;
     best_has_port = best_has_port || has_port;
   }
-  const bool fits = best != nullptr && (best_has_port || fitting == 1);
+  const bool fits = best != nullptr && (best_has_port || (fitting == 1 && by_port == 0));
   if (!fits && by_port != 1) return;
   const FlowKey other_key = fits ? *best : *port_only;
   JoinWith(flow, key, other_key, flows_.at(other_key));
@@ -227,6 +226,8 @@ void Analysis::JoinWith(Flow& flow, const FlowKey& key, const FlowKey& other_key
   for (View& view : from.views) {
     View& target = to.ViewOf(view.point);
     target.packets += view.packets;
+    std::unique_ptr<RequestStream>& asked = target.of[other.sender];
+    if (view.of[1] && asked) asked->TakeAnswersOf(*view.of[1]);
     if (!view.of[0] || target.of[sender]) continue;
     target.of[sender] = std::move(view.of[0]);
     target.of[sender]->sink().Rename(to.number, sender);

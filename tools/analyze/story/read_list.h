@@ -19,16 +19,30 @@ struct OutstandingRead {
   uint32_t packets = 1;
   uint32_t bytes = 0;
   bool is_atomic = false;
-  PacketMark request;       ///< Its last transmission.
-  int64_t time_ns = 0;      ///< Of its first transmission.
-  wire::Psn expected;       ///< The first answer that was not seen.
-  wire::Psn round;          ///< The next answer, if those asked for last come in order.
-  uint32_t reordering = 0;  ///< The finding about `overtaker`, if there is one.
-  PacketMark overtaker;     ///< The answer that came before `round`, if one did.
-  PacketMark passed_over;   ///< The answer that came before what was then asked for again.
+  PacketMark request;        ///< Its last transmission.
+  int64_t time_ns = 0;       ///< Of its first transmission.
+  uint32_t first_frame = 0;  ///< As well.
+  wire::Psn expected;        ///< The first answer that was not seen.
+  wire::Psn round;           ///< The next answer, if those asked for last come in order.
+  int64_t asked_ns = 0;      ///< When it was asked for again, the first time in a round trip.
+  wire::Psn asked;           ///< The first answer of those asked for last, and behind the last one.
+  wire::Psn asked_end;
+  wire::Psn pieces_end;  ///< Behind the last piece that was asked for.
+  wire::Psn arrived;     ///< Behind the answer that came last, of those asked for last.
+  wire::Psn earlier;     ///< As well, of those asked for before, which may still come.
+  bool has_earlier = false;
+  uint32_t earlier_frame = 0;  ///< The answer that came before such a one.
+  uint32_t reordering = 0;     ///< The finding about `overtaker`, if there is one.
+  PacketMark overtaker;        ///< The answer that came before `round`, if one did.
+  PacketMark passed_over;      ///< The answer that came before what was then asked for again.
 
   wire::Psn end() const { return first + packets; }
   bool is_complete() const { return expected == end(); }
+  bool WasAskedLast(wire::Psn psn) const {
+    return psn.Since(asked) >= 0 && psn.Since(asked_end) < 0;
+  }
+  /// Some answers were asked for last, and none behind them.
+  bool was_piece() const { return asked_end != end(); }
   bool Has(wire::Psn psn) const {
     return psn.Since(first) >= 0 && psn.Since(first) < static_cast<int32_t>(packets);
   }
@@ -70,7 +84,10 @@ class ReadList {
   /// The path MTU is known: how many packets each answer has.
   void SetMtu(uint32_t mtu_bytes) {
     for (OutstandingRead& read : reads_) {
-      if (!read.is_atomic) read.packets = std::max(1u, (read.bytes + mtu_bytes - 1) / mtu_bytes);
+      if (read.is_atomic) continue;
+      const bool was_whole = read.asked_end == read.end();
+      read.packets = std::max(1u, (read.bytes + mtu_bytes - 1) / mtu_bytes);
+      if (was_whole) read.asked_end = read.end();
     }
   }
   /// How many end behind `una`.

@@ -20,6 +20,11 @@ std::string Packets(uint64_t count) {
 
 std::string Frame(uint64_t number) { return absl::StrCat("frame ", number); }
 
+bool IsAnsweredByPackets(wire::Opcode opcode) {
+  const wire::OpcodeInfo& info = wire::InfoOf(opcode);
+  return info.Has(wire::OpcodeInfo::kRead) || info.Has(wire::OpcodeInfo::kAtomic);
+}
+
 absl::string_view SideText(LostSide side) {
   if (side == LostSide::kRequester) return "between the requester and the capture point";
   if (side == LostSide::kResponder) return "between the capture point and the responder";
@@ -66,6 +71,9 @@ void Recovery::OnSequenceNak(const CapturedPacket& nak, const PacketMark* origin
   if (nak_) ReportNakAlone(*nak_, 0);
   Nak found{.psn = psn, .frame = nak.number, .time_ns = nak.time_ns};
   if (original != nullptr) found.original = *original;
+  // It came in its turn, behind a packet that was late, and was dropped.
+  const bool was_dropped = found.original && found.original->frame < late_until_;
+  if (was_dropped && found.original->cause == 0) found.original->cause = late_cause_;
   found.was_resent = episode_ && psn.Since(episode_->start) >= 0 && psn.Since(episode_->last) <= 0;
   nak_ = found;
   NoteMissed(psn);
@@ -132,13 +140,24 @@ void Recovery::OnLateAnswer(wire::Psn psn) {
   }
 }
 
+bool Recovery::IsFirstOf(const Lost& lost, const CapturedPacket& packet) {
+  return lost.psn == packet.packet.header.psn && lost.frame == 0 && lost.packets == 1 &&
+         lost.what == LostWhat::kRequest && packet.time_ns - lost.resent_ns < kLeastTimeoutNs;
+}
+
+bool Recovery::MayBeSecond(const CapturedPacket& packet) const {
+  const auto is_in = [&](const std::optional<Episode>& episode) {
+    return episode && std::ranges::any_of(
+                          episode->lost, [&](const Lost& lost) { return IsFirstOf(lost, packet); });
+  };
+  return is_in(episode_) || is_in(settling_);
+}
+
 void Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) {
   for (std::optional<Episode>* const one : {&episode_, &settling_}) {
     if (!*one) continue;
-    const size_t erased = std::erase_if((*one)->lost, [&](const Lost& lost) {
-      return lost.psn == facts.psn && lost.frame == 0 && lost.packets == 1 &&
-             lost.what == LostWhat::kRequest;
-    });
+    const size_t erased =
+        std::erase_if((*one)->lost, [&](const Lost& lost) { return IsFirstOf(lost, packet); });
     if (erased == 0) continue;
     Finding late = sink_.Make(FindingKind::kReordering, facts.original->time_ns, facts.psn);
     late.side = LostSide::kRequester;
@@ -152,13 +171,24 @@ void Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) 
   }
 }
 
+void Recovery::OnMissingAnswers(wire::Psn psn, uint32_t packets) {
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one || psn.Since((*one)->start) < 0 || psn.Since((*one)->until) >= 0) continue;
+    for (uint32_t i = 0; i < packets && (*one)->lost.size() < kMostLost; ++i) {
+      (*one)->lost.push_back(
+          {.psn = psn + i, .what = LostWhat::kResponse, .side = LostSide::kResponder});
+    }
+    return;
+  }
+}
+
 void Recovery::OnDamagedResponse(wire::Psn psn, uint32_t finding) {
   damaged_psn_ = psn;
   damaged_cause_ = finding;
 }
 
 bool Recovery::Continues(const ResendFacts& facts) const {
-  if (!episode_ || facts.psn.Since(episode_->last) <= 0) return false;
+  if (!episode_ || facts.psn.Since(episode_->last_end) < 0) return false;
   if (facts.psn.Since(episode_->until) >= 0) return false;
   // A new NAK begins again.
   if (nak_ && nak_->psn == facts.psn) return false;
@@ -168,22 +198,26 @@ bool Recovery::Continues(const ResendFacts& facts) const {
 Recovery::Trigger Recovery::TriggerOf(const ResendFacts& facts, int64_t waited_ns) const {
   if (rnr_ && facts.psn.Since(rnr_->psn) >= 0) {
     // No NAK has answered the last attempt: it was lost, or the NAK was.
-    const bool is_unanswered =
-        rnr_->psn == facts.psn && attempted_ == facts.psn && last_attempt_ns_ > rnr_->last_ns;
+    const bool is_unanswered = rnr_->psn == facts.psn && rnr_->resent_ns > rnr_->last_ns;
     return is_unanswered ? Trigger::kTimeout : Trigger::kRnr;
   }
   if (nak_ && nak_->psn == facts.psn) return Trigger::kNak;
   if (std::ranges::find(missed_, facts.psn) != missed_.end()) return Trigger::kSelective;
   if (facts.is_read && facts.later_response) return Trigger::kImplied;
   if (waited_ns >= kLeastTimeoutNs) return Trigger::kTimeout;
-  const bool may_be_probe = facts.is_last && facts.ack_frame == 0 && facts.hears_responses;
-  return may_be_probe && waited_ns > least_round_trip_ns_ ? Trigger::kProbe : Trigger::kUnknown;
+  // What was acknowledged, as the point shows, is sent again for no other reason.
+  const bool may_be_probe = (facts.is_last || facts.ack_frame != 0) && facts.hears_responses;
+  const int64_t least_ns = facts.ack_frame != 0 ? kLeastTimeoutNs / 2 : least_round_trip_ns_;
+  return may_be_probe && waited_ns > least_ns ? Trigger::kProbe : Trigger::kUnknown;
 }
 
 /// Go-back-N sends again what had arrived too: of that, only gaps, and what the responder missed,
 /// were lost. The first packet behind a timeout tells that it, or its answer, was.
 bool Recovery::IsLost(const ResendFacts& facts, bool is_first, bool is_missed) const {
-  if (!facts.original || is_missed) return true;
+  if (is_missed) return true;
+  if (!facts.original) return !facts.is_before_start;
+  if (facts.is_hasty || facts.was_ignored) return false;
+  if (facts.is_piece || facts.is_passed_over) return true;
   if (!is_first) return false;
   return episode_->trigger != Trigger::kNak && episode_->trigger != Trigger::kSelective;
 }
@@ -192,7 +226,7 @@ Recovery::Lost Recovery::LostOf(const ResendFacts& facts, bool is_missed) const 
   Lost lost{.psn = facts.psn, .opcode = facts.opcode};
   if (!facts.original) {
     lost.what = LostWhat::kRequest;
-    lost.side = LostSide::kRequester;
+    lost.side = facts.is_before_start ? LostSide::kUnknown : LostSide::kRequester;
     lost.packets = std::max(1u, facts.gap);
     return lost;
   }
@@ -200,6 +234,9 @@ Recovery::Lost Recovery::LostOf(const ResendFacts& facts, bool is_missed) const 
   lost.time_ns = facts.original->time_ns;
   lost.cause = facts.original->cause;
   if (damaged_cause_ != 0 && damaged_psn_.Since(facts.psn) >= 0) lost.cause = damaged_cause_;
+  const std::optional<Nak>& nak = episode_->nak;
+  const bool has_nak = nak && nak->psn == facts.psn && nak->original;
+  if (has_nak && lost.cause == 0) lost.cause = nak->original->cause;
   lost.opcode = facts.original->opcode;
   lost.side = LostSide::kResponder;
   if (is_missed) {
@@ -213,10 +250,11 @@ Recovery::Lost Recovery::LostOf(const ResendFacts& facts, bool is_missed) const 
     lost.time_ns = facts.response->time_ns;
     lost.opcode = facts.response->opcode;
     lost.cause = facts.response->cause != 0 ? facts.response->cause : lost.cause;
-  } else if (facts.is_read && facts.later_response) {
+  } else if (facts.is_read && facts.later_response && !facts.was_asked_again) {
     lost.what = LostWhat::kResponse;
     lost.frame = 0;
     lost.packets = std::max(1u, facts.gap);
+    lost.among = facts.gap_span > lost.packets ? facts.gap_span : 0;
   } else if (facts.ack_frame != 0) {
     lost.what = LostWhat::kResponse;
     lost.side = LostSide::kRequester;
@@ -243,6 +281,7 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
   attempts_ = episode.attempt;
   last_attempt_ns_ = packet.time_ns;
   last_wait_ns_ = episode.waited_ns;
+  if (rnr_ && rnr_->psn == facts.psn) rnr_->resent_ns = packet.time_ns;
   if (episode.trigger == Trigger::kRnr && rnr_->psn == facts.psn) {
     ++rnr_->resends;
     // The NAK passed the point before it reached the requester: the wait seen here is too long.
@@ -252,11 +291,19 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
 }
 
 void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) {
-  if (facts.original) OnSecond(packet, facts);
+  const bool was_refused = std::ranges::find(missed_, facts.psn) != missed_.end() ||
+                           (rnr_ && facts.psn.Since(rnr_->psn) >= 0);
+  if (facts.original && !facts.knows_order && !was_refused) OnSecond(packet, facts);
+  if (!episode_ && Resumes(facts, packet.time_ns)) episode_ = std::exchange(settling_, {});
   if (!Continues(facts)) Begin(packet, facts);
   Episode& episode = *episode_;
   const bool is_first = episode.resent == 0;
+  if (episode.resent == 1 && episode.nak && facts.psn == episode.last_end) {
+    const int64_t reaction = std::max<int64_t>(1, episode.start_ns - episode.nak->time_ns);
+    if (least_reaction_ns_ == 0 || reaction < least_reaction_ns_) least_reaction_ns_ = reaction;
+  }
   episode.last = facts.psn;
+  episode.last_end = facts.end;
   episode.last_ns = packet.time_ns;
   ++episode.resent;
   episode.bytes += facts.payload_bytes;
@@ -279,7 +326,25 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
   }
 }
 
+uint32_t Recovery::SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) const {
+  if (selective_frame_ != 0) return 0;
+  wire::Psn expected = psn;
+  const bool is_next = episode_ && psn.Since(episode_->last) > 0 &&
+                       psn.Since(episode_->until) < 0 &&
+                       time_ns - episode_->last_ns < kLeastTimeoutNs;
+  const bool answers_nak = nak_ && !nak_->was_resent && psn.Since(nak_->psn) > 0 &&
+                           time_ns - nak_->time_ns < kLeastTimeoutNs;
+  if (is_next) {
+    expected = episode_->last_end;
+  } else if (answers_nak) {
+    expected = nak_->psn;
+  }
+  if (expected.Since(una) < 0) expected = una;
+  return static_cast<uint32_t>(std::max(0, psn.Since(expected)));
+}
+
 void Recovery::OnNewRequest() {
+  may_resume_ = false;
   if (episode_ && episode_->is_answered) Close();
 }
 
@@ -297,11 +362,15 @@ void Recovery::OnProgress(const CapturedPacket& response, wire::Psn una,
     episode.is_answered = true;
     const int64_t passed = response.time_ns - episode.start_ns;
     episode.was_late = least_round_trip_ns != 0 && passed * 2 < least_round_trip_ns;
-    episode.was_ack = una.Since(episode.last) > 1;
+    // A responder that keeps packets acknowledges them with those that it missed.
+    episode.was_ack = una.Since(episode.last) > 1 && selective_frame_ == 0;
   }
   if (nak_ && una.Since(nak_->psn) > 0) {
     // The packet came after all, before it was sent again.
-    if (!nak_->was_resent) ReportNakAlone(*nak_, 0);
+    if (!nak_->was_resent) {
+      late_cause_ = ReportNakAlone(*nak_, 0);
+      late_until_ = response.number;
+    }
     nak_.reset();
   }
   if (settling_ && una.Since(settling_->until) > 0) Settle();
@@ -323,6 +392,11 @@ std::string Recovery::LostText(const Lost& lost) const {
     return absl::StrCat(Packets(lost.packets), " from psn ", lost.psn.value(),
                         " on did not reach the capture point: lost ", SideText(lost.side));
   }
+  if (lost.frame == 0 && lost.among != 0) {
+    return absl::StrCat(Packets(lost.packets), " of the answer, of psn ", lost.psn.value(), " to ",
+                        (lost.psn + (lost.among - 1)).value(),
+                        ", did not reach the capture point: lost ", SideText(lost.side));
+  }
   if (lost.frame == 0) {
     return absl::StrCat(lost.packets == 1 ? "the answer" : Packets(lost.packets) + " of the answer",
                         " from psn ", lost.psn.value(),
@@ -333,13 +407,16 @@ std::string Recovery::LostText(const Lost& lost) const {
                         (lost.psn + (lost.among - 1)).value(), ", or an answer to them, was lost ",
                         SideText(lost.side));
   }
+  if (lost.what == LostWhat::kResponse && lost.among == 1) {
+    return absl::StrCat("the answer to psn ", lost.psn.value(), at, " was lost");
+  }
   if (lost.what == LostWhat::kResponse && lost.among > 1) {
     return absl::StrCat("an answer to the packets from psn ", lost.psn.value(), at, " to psn ",
                         (lost.psn + (lost.among - 1)).value(), " was lost");
   }
   const absl::string_view or_answer = lost.what == LostWhat::kNone ? ", or its answer," : "";
   return absl::StrCat(PacketName(lost.opcode), " psn ", lost.psn.value(), at, or_answer,
-                      lost.may_be_late ? " was lost, or came late, " : " was lost ",
+                      lost.may_be_late ? " was lost, came late or was not kept, " : " was lost ",
                       SideText(lost.side));
 }
 
@@ -348,31 +425,42 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
   const bool is_timeout =
       episode.trigger == Trigger::kTimeout || episode.trigger == Trigger::kProbe;
   if (episode.trigger == Trigger::kUnknown) return {};
-  if (episode.was_late && (is_timeout || episode.trigger == Trigger::kNak)) return {};
   std::vector<Lost> lost = episode.lost;
+  if (episode.was_late && (is_timeout || episode.trigger == Trigger::kNak)) {
+    std::erase_if(lost, [](const Lost& one) { return one.frame != 0; });
+  }
   for (Lost& one : lost) {
-    if (one.what == LostWhat::kNone && !is_timeout) one.what = LostWhat::kRequest;
+    const bool is_either = is_timeout || episode.trigger == Trigger::kImplied;
+    if (one.what == LostWhat::kNone && !is_either) one.what = LostWhat::kRequest;
     // The responder missed it at its turn. It may have come afterwards, as a duplicate.
     one.may_be_late = one.what == LostWhat::kRequest && one.side == LostSide::kResponder;
     // So may an answer that the requester asked for again because a later one came.
     if (episode.trigger == Trigger::kImplied) one.may_be_late = true;
   }
   if (!is_timeout || lost.empty() || lost[0].what != LostWhat::kNone) return lost;
+  const auto lose_answer = [&] {
+    lost[0].what = LostWhat::kResponse;
+    lost[0].side = LostSide::kUnknown;
+  };
+  lost[0].among = static_cast<uint32_t>(std::max(1, episode.until.Since(lost[0].psn)));
   if (!episode.repeated_ack) {
-    if (episode.was_ack) lost[0].what = LostWhat::kResponse;
-    lost[0].among = static_cast<uint32_t>(std::max(1, episode.until.Since(lost[0].psn)));
-    if (episode.was_ack) lost[0].side = LostSide::kUnknown;
+    if (episode.was_ack) lose_answer();
     return lost;
   }
   // The responder had all up to this PSN before they were sent again.
   const wire::Psn missed = *episode.repeated_ack + 1;
   if (missed.Since(episode.until) < 0) {
     const auto original = std::ranges::find(episode.originals, missed, &Lost::psn);
-    if (original != episode.originals.end()) return {*original};
+    if (original != episode.originals.end()) {
+      lost = {*original};
+      // The answer to a READ or an atomic is the same to a repeated one.
+      if (IsAnsweredByPackets(original->opcode)) lost[0].what = LostWhat::kNone;
+      return lost;
+    }
   } else if (episode.resent == 1) {
     return {};  // One packet was answered twice: it had arrived, and its answer too.
   }
-  lost[0].what = LostWhat::kResponse;
+  lose_answer();
   return lost;
 }
 
@@ -382,9 +470,22 @@ bool Recovery::WasLate(const Lost& lost) const {
          (lost.arrived_ns - lost.resent_ns) * 4 < least_round_trip_ns_ * 3;
 }
 
+/// Neighbours that were not seen are one.
+std::vector<Recovery::Lost> Recovery::Joined(const std::vector<Lost>& lost) {
+  std::vector<Lost> joined;
+  for (const Lost& one : lost) {
+    Lost* const last = joined.empty() ? nullptr : &joined.back();
+    const bool continues = last != nullptr && last->frame == 0 && one.frame == 0 &&
+                           last->what == one.what && last->side == one.side && last->among == 0 &&
+                           one.among == 0 && one.psn == last->psn + last->packets;
+    continues ? static_cast<void>(last->packets += one.packets) : joined.push_back(one);
+  }
+  return joined;
+}
+
 uint32_t Recovery::ReportLost(const Episode& episode, uint64_t& count) {
   uint32_t cause = 0;
-  for (const Lost& lost : LostIn(episode)) {
+  for (const Lost& lost : Joined(LostIn(episode))) {
     if (lost.cause != 0) {
       cause = cause == 0 ? lost.cause : cause;
       continue;
@@ -422,7 +523,7 @@ uint32_t Recovery::ReportLate(const Lost& lost, int64_t time_ns) {
   return sink_.Add(std::move(late));
 }
 
-void Recovery::ReportNakAlone(const Nak& nak, uint32_t cause) {
+uint32_t Recovery::ReportNakAlone(const Nak& nak, uint32_t cause) {
   if (nak.original && nak.original->cause != 0) cause = nak.original->cause;
   if (cause == 0 && nak.original) {
     cause =
@@ -435,6 +536,7 @@ void Recovery::ReportNakAlone(const Nak& nak, uint32_t cause) {
   finding.text = absl::StrCat("the responder missed psn ", nak.psn.value(), " (NAK in ",
                               Frame(nak.frame), ")");
   sink_.Add(std::move(finding));
+  return cause;
 }
 
 uint32_t Recovery::ReportTrigger(const Episode& episode, uint32_t cause) {
@@ -467,8 +569,18 @@ uint32_t Recovery::ReportTrigger(const Episode& episode, uint32_t cause) {
   }
 }
 
+/// All answers were seen at the point before the requester has sent all that it sends again.
+bool Recovery::Resumes(const ResendFacts& facts, int64_t time_ns) const {
+  if (!may_resume_ || !settling_ || time_ns - settling_->last_ns >= kLeastTimeoutNs) return false;
+  const bool is_next = facts.psn.Since(settling_->last) > 0 &&
+                       facts.psn.Since(settling_->until) < 0 && settling_->resent != 0;
+  const bool was_refused = (nak_ && nak_->psn == facts.psn) || (rnr_ && rnr_->psn == facts.psn);
+  return is_next && !was_refused;
+}
+
 void Recovery::Close() {
   if (!episode_) return;
+  may_resume_ = true;
   Settle();
   settling_ = std::exchange(episode_, std::nullopt);
 }
@@ -482,7 +594,7 @@ void Recovery::Settle() {
   }
   uint64_t lost = 0;
   uint32_t cause = ReportLost(episode, lost);
-  if (episode.was_late && episode.nak) {
+  if (episode.was_late && episode.nak && episode.nak->original) {
     ReportNakAlone(*episode.nak, 0);
   } else {
     cause = ReportTrigger(episode, cause);

@@ -43,13 +43,22 @@ struct ResendFacts {
   bool is_read = false;                ///< READs and atomics, whose answers are packets.
   std::optional<PacketMark> response;  ///< The answer from this PSN on, if it was seen.
   bool later_response = false;         ///< An answer behind the one that is asked for was seen.
-  uint64_t ack_frame = 0;              ///< The ACK that was seen for it; 0: none.
-  wire::Psn ack_psn;                   ///< All up to this one were acknowledged by it.
-  int64_t last_event_ns = 0;           ///< The last progress, or when it was last sent.
-  wire::Psn next;                      ///< Behind the last PSN that was sent.
-  uint32_t gap = 0;                    ///< Packets from this one on that were not seen.
-  bool is_last = false;                ///< No later packet was sent yet.
-  bool hears_responses = false;        ///< The point sees responses of this stream.
+  bool was_asked_again = false;        ///< It had been sent more than once.
+  bool is_passed_over = false;         ///< A later answer was seen, and not the one asked for.
+  bool is_piece = false;               ///< It asks for some answers, and for none behind them.
+  bool was_ignored = false;      ///< It had asked for a piece, which not all responders answer.
+  bool is_hasty = false;         ///< Sooner than the answer to the last time could come.
+  uint64_t ack_frame = 0;        ///< The ACK that was seen for it; 0: none.
+  wire::Psn ack_psn;             ///< The PSN of that ACK.
+  int64_t last_event_ns = 0;     ///< The last progress, or when it was last sent.
+  wire::Psn end;                 ///< Behind its PSNs.
+  wire::Psn next;                ///< Behind the last PSN that was sent.
+  uint32_t gap = 0;              ///< Packets from this one on that were not seen.
+  uint32_t gap_span = 0;         ///< They are among so many.
+  bool is_last = false;          ///< No later packet was sent yet.
+  bool hears_responses = false;  ///< The point sees responses of this stream.
+  bool is_before_start = false;  ///< It was first sent before the first packet seen.
+  bool knows_order = false;      ///< Identifications tell late packets from repeated ones.
 };
 
 /// Requesters time out later; sooner, a NAK was there that was not captured.
@@ -67,6 +76,10 @@ class Recovery {
   /// Its map says which packets the responder misses, and which it has.
   void OnSelectiveAck(const CapturedPacket& ack);
   void OnResend(const CapturedPacket& packet, const ResendFacts& facts);
+  /// The packet that seemed to be sent again was late, and this one may be sent again.
+  bool MayBeSecond(const CapturedPacket& packet) const;
+  /// How many PSNs before `psn`, which is sent again, should have been sent again before it.
+  uint32_t SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) const;
   /// New data was sent: what was to be sent again has been.
   void OnNewRequest();
   /// All before `una` is acknowledged. `least_round_trip_ns` 0: not known.
@@ -75,6 +88,8 @@ class Recovery {
   void OnRepeatedAck(wire::Psn psn);
   /// An answer that was asked for again had been on its way.
   void OnLateAnswer(wire::Psn psn);
+  /// Answers from `psn` on were not seen, which had been asked for again when a later one came.
+  void OnMissingAnswers(wire::Psn psn, uint32_t packets);
   /// An answer with a wrong ICRC.
   void OnDamagedResponse(wire::Psn psn, uint32_t finding);
   /// The stream or the capture ends. `next`: behind the last PSN that was sent.
@@ -85,6 +100,12 @@ class Recovery {
     if (nak_ && nak_->psn == psn) return true;
     return episode_ && psn.Since(episode_->start) >= 0 && psn.Since(episode_->until) < 0;
   }
+  /// Sooner than this behind a NAK no requester was seen to send again, all in order.
+  int64_t least_reaction_ns() const {
+    return least_reaction_ns_ != 0 ? least_reaction_ns_ : kLeastProbeNs;
+  }
+  /// When the responder told that it misses `psn`; 0: it did not.
+  int64_t RefusalOf(wire::Psn psn) const { return nak_ && nak_->psn == psn ? nak_->time_ns : 0; }
   uint64_t resent_packets() const { return resent_packets_; }
   uint64_t resent_bytes() const { return resent_bytes_; }
   FindingSink& sink() { return sink_; }
@@ -108,7 +129,8 @@ class Recovery {
     int64_t timer_ns = 0;
     uint32_t naks = 0;
     uint32_t resends = 0;
-    uint32_t early = 0;  // Resends before the time that the NAK names.
+    int64_t resent_ns = 0;  // The last time.
+    uint32_t early = 0;     // Resends before the time that the NAK names.
   };
   struct Lost {
     wire::Psn psn;
@@ -128,7 +150,8 @@ class Recovery {
     Trigger trigger = Trigger::kUnknown;
     wire::Psn start;
     wire::Psn last;
-    wire::Psn until;  // Behind the last PSN that was sent when it began.
+    wire::Psn last_end;  // Behind its PSNs.
+    wire::Psn until;     // Behind the last PSN that was sent when it began.
     uint64_t first_frame = 0;
     int64_t start_ns = 0;
     int64_t last_ns = 0;
@@ -155,6 +178,7 @@ class Recovery {
   void OnArrived(wire::Psn first, wire::Psn end, int64_t time_ns);
   void NoteMissed(wire::Psn psn);
   bool TakeMissed(wire::Psn psn);
+  static bool IsFirstOf(const Lost& lost, const CapturedPacket& packet);
   bool WasLate(const Lost& lost) const;
   /// What seemed to be sent again was the first transmission: now it was sent again.
   void OnSecond(const CapturedPacket& packet, const ResendFacts& facts);
@@ -162,12 +186,15 @@ class Recovery {
   bool IsUnderWay(wire::Psn psn, int64_t now_ns) const;
   /// Repeated ACKs may still come: the episode is reported when others follow.
   void Close();
+  bool Resumes(const ResendFacts& facts, int64_t time_ns) const;
   void Settle();
   std::vector<Lost> LostIn(const Episode& episode) const;
+  static std::vector<Lost> Joined(const std::vector<Lost>& lost);
   uint32_t ReportLost(const Episode& episode, uint64_t& count);
   void ReportResent(const Episode& episode, uint32_t cause, uint64_t lost);
   uint32_t ReportTrigger(const Episode& episode, uint32_t cause);
-  void ReportNakAlone(const Nak& nak, uint32_t cause);
+  /// Returns what caused it.
+  uint32_t ReportNakAlone(const Nak& nak, uint32_t cause);
   void ReportRnr(bool exhausted);
   std::string LostText(const Lost& lost) const;
 
@@ -179,9 +206,13 @@ class Recovery {
   std::optional<Rnr> rnr_;
   std::optional<Episode> episode_;
   std::optional<Episode> settling_;  // The one before, closed and not yet reported.
+  bool may_resume_ = false;          // Nothing new was sent since it was closed.
   uint64_t selective_frame_ = 0;     // The newest selective acknowledgement.
   std::vector<wire::Psn> missed_;    // The responder has said that it misses these.
   int64_t least_round_trip_ns_ = 0;  // 0: not known.
+  int64_t least_reaction_ns_ = 0;    // 0: not known.
+  uint32_t late_cause_ = 0;  // A packet came late: the finding, and when the responder had it.
+  uint64_t late_until_ = 0;  // The frame.
   wire::Psn damaged_psn_;
   uint32_t damaged_cause_ = 0;
   wire::Psn attempted_;  // The start of the last episode without progress.

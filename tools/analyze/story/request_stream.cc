@@ -15,15 +15,10 @@ namespace {
 
 using Info = wire::OpcodeInfo;
 
-constexpr int32_t kMostJump = 65536;    // PSNs; behind more, the connection is another one.
-constexpr int64_t kLateNs = 1'000'000;  // A packet that is later was sent again.
+constexpr int32_t kMostJump = 65536;  // PSNs; behind more, the connection is another one.
 constexpr uint64_t kUnreliableGap = 64;
 constexpr uint32_t kLeastMtu = 256;
 constexpr uint32_t kMostMtu = 4096;
-
-uint32_t PacketsOf(uint32_t bytes, uint32_t mtu) {
-  return bytes == 0 ? 1 : static_cast<uint32_t>((uint64_t{bytes} + mtu - 1) / mtu);
-}
 
 Operation OperationOf(const Info& info) {
   if (info.Has(Info::kAtomic)) return Operation::kAtomic;
@@ -53,6 +48,10 @@ void RequestStream::Fill(PacketMark& mark, const CapturedPacket& packet) {
   if (mark.sends < UINT8_MAX) ++mark.sends;
 }
 
+uint32_t RequestStream::PacketsOf(uint32_t bytes, uint32_t mtu) {
+  return bytes == 0 ? 1 : static_cast<uint32_t>((uint64_t{bytes} + mtu - 1) / mtu);
+}
+
 bool RequestStream::IsAnsweredByPackets(const Info& info) {
   return info.Has(Info::kRead) || info.Has(Info::kAtomic);
 }
@@ -60,17 +59,33 @@ bool RequestStream::IsAnsweredByPackets(const Info& info) {
 void RequestStream::SetFirstPsn(wire::Psn psn) {
   if (is_synced_) return;
   Start(psn);
+  knows_first_ = true;
 }
 
 void RequestStream::Start(wire::Psn psn) {
   is_synced_ = true;
   first_ = next_ = una_ = highest_answer_ = psn;
+  first_seen_ = {};
 }
 
-bool RequestStream::Expects(wire::Psn psn) const {
+/// The responder waits for a packet that was sent before the first one that was seen.
+void RequestStream::StartEarlier(wire::Psn psn) {
+  gaps_.push_back({.first = psn,
+                   .packets = static_cast<uint32_t>(una_.Since(psn)),
+                   .frame = first_seen_.frame,
+                   .time_ns = first_seen_.time_ns,
+                   .identification = first_seen_.identification,
+                   .is_start = true});
+  una_ = highest_answer_ = psn;
+}
+
+bool RequestStream::Expects(const wire::TransportHeader& answer) {
   constexpr int32_t kLately = 64;
-  return is_synced_ && psn.Since(next_) < 0 && psn.Since(una_) >= -kLately &&
-         psn.Since(first_) >= 0;
+  const wire::Psn psn = answer.psn;
+  if (!is_synced_ || psn.Since(next_) >= 0) return false;
+  if (psn.Since(una_) < -kLately || psn.Since(first_) < 0) return false;
+  const Info& info = wire::InfoOf(answer.opcode);
+  return !IsAnsweredByPackets(info) || reads_.Find(psn) != nullptr;
 }
 
 void RequestStream::Draw(const CapturedPacket& packet, PlotKind kind, wire::Psn psn) {
@@ -99,6 +114,7 @@ void RequestStream::ResolveSpan(wire::Psn psn) {
   for (uint32_t mtu = kMostMtu; read != nullptr && mtu >= kLeastMtu; mtu /= 2) {
     if (read->first + PacketsOf(read->bytes, mtu) != psn) continue;
     read->packets = PacketsOf(read->bytes, mtu);
+    read->asked_end = read->end();
     next_ = psn;
     break;
   }
@@ -128,6 +144,7 @@ void RequestStream::OnRequest(const CapturedPacket& packet) {
     Start(header.psn);
     ahead = 0;
   }
+  if (!first_seen_.valid()) Fill(first_seen_, packet);
   if (ahead > 0) OpenGap(next_, packet);
   ahead >= 0 ? TakeNew(packet) : TakeOld(packet);
   request_ids_.Add(packet.identification);
@@ -171,8 +188,13 @@ void RequestStream::AddRead(const CapturedPacket& packet, uint32_t span) {
                        .bytes = info.Has(Info::kRead) ? header.reth.length_bytes : 8,
                        .is_atomic = info.Has(Info::kAtomic),
                        .time_ns = packet.time_ns,
+                       .first_frame = static_cast<uint32_t>(packet.number),
                        .expected = header.psn,
-                       .round = header.psn};
+                       .round = header.psn,
+                       .asked = header.psn,
+                       .asked_end = header.psn + span,
+                       .pieces_end = header.psn,
+                       .arrived = header.psn};
   Fill(read.request, packet);
   reads_.Add(read);
   const uint32_t outstanding = reads_.Outstanding(una_);
@@ -197,208 +219,7 @@ void RequestStream::AddMessage(const CapturedPacket& packet, const Info& info) {
                       .last_sent_ns = packet.time_ns});
 }
 
-// ---- Requests that do not come in order ----
-
-void RequestStream::OpenGap(wire::Psn from, const CapturedPacket& packet) {
-  if (gaps_.size() == kMostGaps) {
-    LoseGap(gaps_.front());
-    gaps_.erase(gaps_.begin());
-  }
-  gaps_.push_back({.first = from,
-                   .packets = static_cast<uint32_t>(packet.packet.header.psn.Since(from)),
-                   .frame = packet.number,
-                   .time_ns = packet.time_ns,
-                   .identification = packet.identification});
-  order_.Lose();
-  open_ = {};
-  Draw(packet, PlotKind::kMissing, from);
-}
-
-RequestStream::Gap* RequestStream::GapOf(wire::Psn psn) {
-  const auto found = std::ranges::find_if(gaps_, [&](const Gap& gap) {
-    const int32_t offset = psn.Since(gap.first);
-    return offset >= 0 && offset < static_cast<int32_t>(gap.packets);
-  });
-  return found == gaps_.end() ? nullptr : &*found;
-}
-
-void RequestStream::FillGap(wire::Psn psn) {
-  Gap* const gap = GapOf(psn);
-  if (gap == nullptr) return;
-  const auto before = static_cast<uint32_t>(psn.Since(gap->first));
-  Gap behind = *gap;
-  behind.first = psn + 1;
-  behind.packets = gap->packets - before - 1;
-  gap->packets = before;
-  if (behind.packets != 0 && gaps_.size() < kMostGaps) gaps_.push_back(behind);
-  std::erase_if(gaps_, [](const Gap& one) { return one.packets == 0; });
-}
-
-/// The packets of a gap did not come. With a reliable service, they reached the responder.
-void RequestStream::LoseGap(const Gap& gap) {
-  Finding finding = sink().Make(is_reliable_ ? FindingKind::kNotCaptured : FindingKind::kLoss,
-                                gap.time_ns, gap.first);
-  finding.count = gap.packets;
-  finding.AddFrame(gap.frame);
-  const std::string packets = absl::StrCat(gap.packets, gap.packets == 1 ? " packet" : " packets",
-                                           " from psn ", gap.first.value(), " on");
-  if (is_reliable_) {
-    finding.text = absl::StrCat(packets, " reached the responder and are not in the capture");
-    was_incomplete_ = true;
-  } else {
-    finding.what = LostWhat::kRequest;
-    finding.side = LostSide::kRequester;
-    finding.text = absl::StrCat(packets, " did not reach the capture point: lost between the ",
-                                "sender and the capture point");
-  }
-  sink().Add(std::move(finding));
-}
-
-void RequestStream::DropAcknowledgedGaps() {
-  std::erase_if(gaps_, [&](const Gap& gap) {
-    if ((gap.first + gap.packets).Since(una_) > 0) return false;
-    LoseGap(gap);
-    return true;
-  });
-}
-
-void RequestStream::TakeOld(const CapturedPacket& packet) {
-  const wire::Psn psn = packet.packet.header.psn;
-  const Info& info = wire::InfoOf(packet.packet.header.opcode);
-  if (IsAnsweredByPackets(info)) {
-    if (OutstandingRead* const read = reads_.Find(psn)) return TakeReadAgain(packet, *read);
-  }
-  if (const PacketMark* const mark = requests_.Find(psn)) {
-    was_repeated_ = true;
-    // No requester sends one packet twice in a row.
-    const bool may_be_copy =
-        request_ids_.rises() || !recovery_.IsRepairing(psn) || mark->frame == last_request_;
-    if (may_be_copy && IsCopy(*mark, packet, request_ids_, LeastResend(*mark))) {
-      return ReportDuplicate(packet, mark->frame, LostWhat::kRequest);
-    }
-    if (!is_reliable_) return;
-    ResendFacts facts = FactsOf(packet);
-    facts.original = *mark;
-    facts.last_event_ns = std::max(last_progress_ns_, mark->time_ns);
-    if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
-    facts.ack_psn = una_ - 1;
-    Resend(packet, facts);
-    Mark(packet).cause = 0;
-    return;
-  }
-  if (GapOf(psn) != nullptr) TakeInGap(packet);
-}
-
-/// Sooner than this after it was sent, the packet was not sent again: no answer has told of
-/// anything missing lately, and requesters wait longer for one before they probe.
-int64_t RequestStream::LeastResend(const PacketMark& mark) const {
-  const bool is_quiet = mark.frame == last_request_ ||
-                        (has_answers_ && mark.time_ns - last_trouble_ns_ > kLeastTimeoutNs);
-  const int64_t least = amounts_.least_round_trip_ns;
-  const bool has_identification = mark.identification != 0 && !request_ids_.is_constant();
-  if (least == 0 && has_identification) return 0;  // See IsCopy.
-  return std::max(is_quiet ? kLeastProbeNs : 0, least);
-}
-
-/// The packet was not seen before, and later ones were: it is late, or sent again.
-void RequestStream::TakeInGap(const CapturedPacket& packet) {
-  const wire::Psn psn = packet.packet.header.psn;
-  const Gap gap = *GapOf(psn);
-  const bool is_late = IsLate(packet, gap.identification, gap.time_ns);
-  if (is_late || !is_reliable_) {
-    const uint32_t id = ReportReordering(packet, gap.frame, gap.reordering, LostWhat::kRequest);
-    for (Gap& one : gaps_) {
-      if (one.frame == gap.frame) one.reordering = id;
-    }
-    Draw(packet, PlotKind::kSent, psn);
-  } else {
-    ResendFacts facts = FactsOf(packet);
-    facts.last_event_ns = std::max(last_progress_ns_, gap.time_ns);
-    facts.gap = gap.packets - static_cast<uint32_t>(psn.Since(gap.first));
-    if (IsAnsweredByPackets(wire::InfoOf(facts.opcode))) facts.gap = 1;  // PSNs of its answer.
-    if (una_.Since(psn) > 0) facts.ack_frame = progress_frame_;
-    facts.ack_psn = una_ - 1;
-    Resend(packet, facts);
-  }
-  if (IsAnsweredByPackets(wire::InfoOf(packet.packet.header.opcode))) {
-    const uint32_t unsure = unsure_packets_;
-    const uint32_t span = SpanOf(packet.packet.header);
-    unsure_packets_ = unsure;
-    for (uint32_t i = 0; i < span && GapOf(psn + i) != nullptr; ++i) FillGap(psn + i);
-    AddRead(packet, span);
-    return;
-  }
-  FillGap(psn);
-  if (!is_late) Mark(packet);
-}
-
-/// A packet behind a gap is late if it was sent before the packet that showed the gap. Without
-/// identifications, it is late if it comes before its sender can know of the gap.
-bool RequestStream::IsLate(const CapturedPacket& packet, uint16_t overtaker_id,
-                           int64_t overtaker_ns) const {
-  if (request_ids_.rises()) return IsBefore(packet.identification, overtaker_id);
-  const int64_t passed = packet.time_ns - overtaker_ns;
-  const int64_t least = amounts_.least_round_trip_ns;
-  if (recovery_.IsRepairing(packet.packet.header.psn)) return passed < least;
-  return passed < (has_answers_ ? std::max(least, kLeastTimeoutNs) : kLateNs);
-}
-
-ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) const {
-  ResendFacts facts;
-  facts.psn = packet.packet.header.psn;
-  facts.payload_bytes = static_cast<uint32_t>(packet.packet.payload.size());
-  facts.opcode = packet.packet.header.opcode;
-  facts.next = next_;
-  facts.is_last = facts.psn + 1 == next_;
-  facts.hears_responses = has_answers_;
-  return facts;
-}
-
-void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read) {
-  const wire::Psn psn = packet.packet.header.psn;
-  was_repeated_ = true;
-  if (psn == read.first && IsCopy(read.request, packet, request_ids_, LeastResend(read.request))) {
-    return ReportDuplicate(packet, read.request.frame, LostWhat::kRequest);
-  }
-  ResendFacts facts = FactsOf(packet);
-  facts.original = read.request;
-  facts.is_read = true;
-  const PacketMark* const response = responses_.Find(psn);
-  if (response != nullptr && response->time_ns >= read.time_ns) facts.response = *response;
-  facts.later_response = read.overtaker.valid() || highest_answer_.Since(psn) > 1;
-  if (!facts.response && mtu_bytes_ != 0) {
-    // Answers that later ones have overtaken, of those that are asked for now.
-    constexpr uint32_t kMostLookedAt = 1024;
-    const uint32_t asked = PacketsOf(packet.packet.header.reth.length_bytes, mtu_bytes_);
-    for (uint32_t i = 0; i < std::min(asked, kMostLookedAt); ++i) {
-      const PacketMark* const seen = responses_.Find(psn + i);
-      const bool is_there = seen != nullptr && seen->time_ns >= read.time_ns;
-      facts.gap += !is_there && highest_answer_.Since(psn + i) > 1;
-    }
-  }
-  facts.last_event_ns = std::max(last_progress_ns_, read.request.time_ns);
-  Resend(packet, facts);
-  read.request.cause = 0;
-  Fill(read.request, packet);
-  read.round = psn;
-  read.passed_over = std::exchange(read.overtaker, {});
-}
-
-void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
-  amounts_.timeline.At(packet.time_ns).resent_bytes += facts.payload_bytes;
-  if (facts.original && !facts.is_read && !packet.is_cut &&
-      (facts.original->opcode != facts.opcode ||
-       facts.original->payload_bytes != facts.payload_bytes)) {
-    ReportViolation(
-        packet, {"docs/protocol/transport.md, section 3.4",
-                 absl::StrCat("psn ", facts.psn.value(), " was sent again as ",
-                              wire::OpcodeName(facts.opcode), " of ", facts.payload_bytes,
-                              " bytes; it was ", wire::OpcodeName(facts.original->opcode), " of ",
-                              facts.original->payload_bytes, " bytes")});
-  }
-  Draw(packet, PlotKind::kResent, facts.psn);
-  recovery_.OnResend(packet, facts);
-}
+// ---- Findings ----
 
 void RequestStream::ReportViolation(const CapturedPacket& packet, const Violation& violation) {
   Finding finding = sink().Make(FindingKind::kViolation, packet.time_ns, packet.packet.header.psn);
@@ -480,6 +301,7 @@ void RequestStream::OnDamaged(const CapturedPacket& packet, uint32_t finding) {
 void RequestStream::Finish(int64_t end_ns) {
   constexpr int64_t kSettledNs = 1'000'000;
   if (!is_synced_) return;
+  LoseSkipped();
   if (early_ && end_ns - early_->time_ns > kSettledNs) ResolveEarlyAnswer(true);
   if (!is_reliable_) {
     for (const Gap& gap : gaps_) LoseGap(gap);

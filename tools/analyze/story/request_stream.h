@@ -62,13 +62,15 @@ class RequestStream {
 
   void OnRequest(const CapturedPacket& packet);
   void OnResponse(const CapturedPacket& packet);
+  /// The answers that `other` has got, which were to this one: the two are one connection.
+  void TakeAnswersOf(const RequestStream& other);
   void OnCnp(const CapturedPacket& packet);
   /// A packet with a wrong ICRC, which its receiver drops. `finding` says why.
   void OnDamaged(const CapturedPacket& packet, uint32_t finding);
   void Finish(int64_t end_ns);
 
-  /// Whether an answer to `psn` is one to what was sent lately.
-  bool Expects(wire::Psn psn) const;
+  /// Whether the answer is one to what was sent lately.
+  bool Expects(const wire::TransportHeader& answer);
   bool has_requests() const { return is_synced_; }
   uint32_t mtu_bytes() const { return mtu_bytes_; }
   wire::Psn first_psn() const { return first_; }
@@ -86,6 +88,7 @@ class RequestStream {
     int64_t time_ns = 0;
     uint16_t identification = 0;
     uint32_t reordering = 0;  // The finding, if a packet of it came late.
+    bool is_start = false;    // It was sent before the first packet that was seen.
   };
   struct OpenMessage {
     int64_t start_ns = 0;
@@ -109,7 +112,9 @@ class RequestStream {
 
   static void Fill(PacketMark& mark, const CapturedPacket& packet);
   static bool IsAnsweredByPackets(const wire::OpcodeInfo& info);
+  static uint32_t PacketsOf(uint32_t bytes, uint32_t mtu);
   void Start(wire::Psn psn);
+  void StartEarlier(wire::Psn psn);
   bool IsRestart(int32_t ahead) const;
   uint32_t SpanOf(const wire::TransportHeader& header);
   void ResolveSpan(wire::Psn psn);
@@ -119,8 +124,19 @@ class RequestStream {
   void TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read);
   void Resend(const CapturedPacket& packet, ResendFacts facts);
   int64_t LeastResend(const PacketMark& mark) const;
+  bool IsTooSoon(const CapturedPacket& packet, int64_t shown_ns) const;
   bool IsLate(const CapturedPacket& packet, uint16_t overtaker_id, int64_t overtaker_ns) const;
-  ResendFacts FactsOf(const CapturedPacket& packet) const;
+  void LoseSkipped();
+  bool WasSkipped(const CapturedPacket& packet);
+  ResendFacts FactsOf(const CapturedPacket& packet);
+  /// `asked_end`: behind the last answer that is asked for.
+  ResendFacts FactsOf(const CapturedPacket& packet, const OutstandingRead& read,
+                      wire::Psn asked_end);
+  bool IsAnswerTo(const OutstandingRead& read, wire::Psn psn, wire::Psn first);
+  std::vector<wire::Psn> MissingAnswers(const OutstandingRead& read, wire::Psn psn, wire::Psn end);
+  bool IsSoonAgain(const CapturedPacket& packet, const OutstandingRead& read) const;
+  void AskAgain(const CapturedPacket& packet, const ResendFacts& facts, wire::Psn asked_end,
+                OutstandingRead& read);
   PacketMark& Mark(const CapturedPacket& packet);
   void AddRead(const CapturedPacket& packet, uint32_t span);
   void OpenGap(wire::Psn from, const CapturedPacket& packet);
@@ -128,10 +144,13 @@ class RequestStream {
   void FillGap(wire::Psn psn);
   void LoseGap(const Gap& gap);
   void AddMessage(const CapturedPacket& packet, const wire::OpcodeInfo& info);
+  void Keep(const CapturedPacket& packet);
   void TakeAcknowledge(const CapturedPacket& packet);
   void TakeNak(const CapturedPacket& packet);
   void TakeReadResponse(const CapturedPacket& packet);
   void TakeInRound(const CapturedPacket& packet, OutstandingRead& read, PacketMark& mark);
+  bool IsOfEarlierRound(int64_t time_ns, const OutstandingRead& read) const;
+  void TakeInEarlierRound(const CapturedPacket& packet, OutstandingRead& read);
   bool IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const;
   void CheckReadResponse(const CapturedPacket& packet, const OutstandingRead& read);
   void Acknowledge(const CapturedPacket& packet, wire::Psn una);
@@ -152,6 +171,7 @@ class RequestStream {
 
   static constexpr int64_t kLongAgo = -1'000'000'000;
   static constexpr size_t kMostGaps = 32;
+  static constexpr size_t kMostUnmatched = 16;
   static constexpr uint32_t kMostMarked = 4096;
   static constexpr size_t kMostWaiting = 4096;
 
@@ -160,7 +180,10 @@ class RequestStream {
   bool is_synced_ = false;
   bool has_answers_ = false;
   bool was_refused_ = false;
+  bool answers_pieces_ = false;  // The responder: READs that ask for some answers again.
+  bool knows_first_ = false;     // The connection manager told `first_`.
   wire::Psn first_;
+  PacketMark first_seen_;
   wire::Psn next_;
   wire::Psn una_;
   uint32_t unsure_packets_ =
@@ -173,9 +196,12 @@ class RequestStream {
   ReadList reads_;
   MessageOrder order_;
   std::vector<Gap> gaps_;
+  std::optional<Gap> skip_;  // As well, when they should have been sent again.
   OpenMessage open_;
   std::deque<WaitingMessage> waiting_;
   std::optional<EarlyAnswer> early_;
+  std::vector<CapturedPacket>
+      unmatched_;  // The first answers, without payload: no request is seen.
   IdentificationOrder request_ids_;
   IdentificationOrder response_ids_;
   PacketMark last_ack_;
@@ -184,7 +210,9 @@ class RequestStream {
   PacketMark last_nak_;
   uint64_t last_request_ = 0;  // The frame.
   uint64_t progress_frame_ = 0;
+  wire::Psn progress_psn_;       // Of that answer.
   wire::Psn highest_answer_;     // Behind the last PSN that was answered, in any order.
+  PacketMark highest_mark_;      // That answer.
   bool was_incomplete_ = false;  // Not all packets are in the capture.
   StreamAmounts amounts_;
   Plot plot_;

@@ -18,6 +18,7 @@ using Info = wire::OpcodeInfo;
 
 constexpr int64_t kStuckNs = 2'000'000'000;  // Answers that are later were not captured.
 constexpr uint64_t kEarlyRequests = 256;
+constexpr int32_t kMostBeforeStart = 64;  // PSNs.
 
 }  // namespace
 
@@ -31,8 +32,15 @@ void RequestStream::OnResponse(const CapturedPacket& packet) {
   const bool is_refusal = info.Has(Info::kAeth) && !info.Has(Info::kRead) &&
                           header.aeth.syndrome > wire::kNakSequence &&
                           (header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeNak;
+  const bool is_missing = info.Has(Info::kKeptMap) ||
+                          (info.Has(Info::kAeth) && header.aeth.syndrome == wire::kNakSequence);
+  const int32_t before = is_synced_ ? first_.Since(header.psn) : 0;
+  if (is_missing && !knows_first_ && una_ == first_ && before > 0 && before <= kMostBeforeStart) {
+    StartEarlier(header.psn);
+  }
   if ((!is_synced_ || header.psn.Since(next_) >= static_cast<int32_t>(unsure_packets_)) &&
       !is_refusal) {
+    if (!is_synced_) Keep(packet);
     if (is_synced_ && !early_) {
       early_ =
           EarlyAnswer{header.psn, packet.number, packet.time_ns, amounts_.requests, header.opcode};
@@ -51,6 +59,17 @@ void RequestStream::OnResponse(const CapturedPacket& packet) {
   response_ids_.Add(packet.identification);
 }
 
+/// Answers come before it is known which requests they belong to.
+void RequestStream::Keep(const CapturedPacket& packet) {
+  if (unmatched_.size() == kMostUnmatched) return;
+  if (wire::InfoOf(packet.packet.header.opcode).Has(Info::kKeptMap)) return;
+  unmatched_.push_back(packet);
+}
+
+void RequestStream::TakeAnswersOf(const RequestStream& other) {
+  for (const CapturedPacket& packet : other.unmatched_) OnResponse(packet);
+}
+
 void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
   const wire::TransportHeader& header = packet.packet.header;
   // Without identifications, a repeated ACK may be the answer to a repeated request.
@@ -67,7 +86,8 @@ void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
   if (request != nullptr && request->sends == 1 && header.psn.Since(una_) >= 0) {
     const int64_t passed = packet.time_ns - request->time_ns;
     int64_t& least = amounts_.least_round_trip_ns;
-    if (passed > 0 && (least == 0 || passed < least)) least = passed;
+    // 0 means that it is not known.
+    if (passed >= 0 && (least == 0 || passed < least)) least = std::max<int64_t>(1, passed);
   }
   Draw(packet, PlotKind::kAcknowledged, header.psn);
   if (header.psn.Since(una_) < 0) recovery_.OnRepeatedAck(header.psn);
@@ -76,7 +96,10 @@ void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
 
 /// How far the requester gets by an answer up to `una`: a READ that misses answers holds it.
 wire::Psn RequestStream::Reached(const CapturedPacket& packet, wire::Psn una) {
-  if (una.Since(highest_answer_) > 0) highest_answer_ = una;
+  if (una.Since(highest_answer_) > 0) {
+    highest_answer_ = una;
+    Fill(highest_mark_, packet);
+  }
   const OutstandingRead* const open = reads_.FirstOpen();
   if (open == nullptr || una.Since(open->expected) <= 0) return una;
   if (packet.time_ns - std::max(last_progress_ns_, open->request.time_ns) < kStuckNs) {
@@ -93,6 +116,7 @@ void RequestStream::Acknowledge(const CapturedPacket& packet, wire::Psn una) {
   una_ = una;
   last_progress_ns_ = packet.time_ns;
   progress_frame_ = packet.number;
+  progress_psn_ = packet.packet.header.psn;
   CompleteMessages(packet);
   recovery_.OnProgress(packet, una_, amounts_.least_round_trip_ns);
   if (!gaps_.empty()) DropAcknowledgedGaps();
@@ -155,7 +179,8 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   if (read == nullptr) return;
   const PacketMark* const before = responses_.Find(header.psn);
   // Until it is asked for again, an answer comes once.
-  const bool was_asked_again = before != nullptr && read->request.time_ns > before->time_ns;
+  const bool was_asked_again = before != nullptr && (read->request.frame > before->frame ||
+                                                     IsOfEarlierRound(before->time_ns, *read));
   if (before != nullptr &&
       IsCopy(*before, packet, response_ids_, was_asked_again ? 1 : INT64_MAX)) {
     return ReportDuplicate(packet, before->frame, LostWhat::kResponse);
@@ -166,8 +191,35 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   PacketMark& mark = responses_.Put(header.psn, std::min(in_flight(), kMostMarked / 2));
   mark.cause = 0;
   Fill(mark, packet);
-  TakeInRound(packet, *read, mark);
+  answers_pieces_ |= read->was_piece() && read->WasAskedLast(header.psn);
+  const bool continues =
+      read->has_earlier && !read->WasAskedLast(header.psn) && header.psn.Since(read->earlier) >= 0;
+  continues || IsOfEarlierRound(packet.time_ns, *read) ? TakeInEarlierRound(packet, *read)
+                                                       : TakeInRound(packet, *read, mark);
   Acknowledge(packet, read->is_complete() ? read->end() : read->expected);
+}
+
+/// An answer to what was asked for last cannot come so soon.
+bool RequestStream::IsOfEarlierRound(int64_t time_ns, const OutstandingRead& read) const {
+  return read.has_earlier && read.request.sends > 1 && !read.is_atomic &&
+         time_ns - read.asked_ns < amounts_.least_round_trip_ns * 3 / 4;
+}
+
+/// What is missing in it leaves a gap, and has been asked for again already.
+void RequestStream::TakeInEarlierRound(const CapturedPacket& packet, OutstandingRead& read) {
+  const wire::Psn psn = packet.packet.header.psn;
+  const int32_t ahead = psn.Since(read.earlier);
+  if (ahead < 0) {
+    ReportReordering(packet, read.earlier_frame, 0, LostWhat::kResponse);
+    recovery_.OnLateAnswer(psn);
+    return;
+  }
+  if (ahead > 0) {
+    recovery_.OnMissingAnswers(read.earlier, static_cast<uint32_t>(ahead));
+    read.earlier_frame = static_cast<uint32_t>(packet.number);
+  }
+  read.earlier = psn + 1;
+  if (read.was_piece()) read.arrived = read.earlier;
 }
 
 /// Answers come in the order of PSNs, from the one that was asked for last.
@@ -175,6 +227,7 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
                                 PacketMark& mark) {
   const wire::Psn psn = packet.packet.header.psn;
   const int32_t ahead = psn.Since(read.round);
+  if (psn.Since(read.arrived) >= 0) read.arrived = psn + 1;
   if (ahead == 0 && IsLateAnswer(packet, read)) {
     ReportReordering(packet, read.passed_over.frame, 0, LostWhat::kResponse);
     recovery_.OnLateAnswer(psn);
@@ -194,19 +247,19 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
       read.reordering =
           ReportReordering(packet, read.overtaker.frame, read.reordering, LostWhat::kResponse);
     }
-    const auto is_there = [&](wire::Psn at, int64_t since_ns) {
+    const auto is_there = [&](wire::Psn at, uint32_t since_frame) {
       const PacketMark* const seen = responses_.Find(at);
-      return seen != nullptr && seen->time_ns >= since_ns;
+      return seen != nullptr && seen->frame >= since_frame;
     };
     do {
       read.round = read.round + 1;
-    } while (read.Has(read.round) && is_there(read.round, read.request.time_ns));
+    } while (read.Has(read.round) && is_there(read.round, read.request.frame));
     if (read.round.Since(wire::Psn(read.overtaker.psn)) > 0) read.overtaker = {};
   }
   const bool was_complete = read.is_complete();
   while (!read.is_complete()) {
     const PacketMark* const seen = responses_.Find(read.expected);
-    if (seen == nullptr || seen->time_ns < read.time_ns) break;
+    if (seen == nullptr || seen->frame < read.first_frame) break;
     read.expected = read.expected + 1;
   }
   if (was_complete || !read.is_complete()) return;
@@ -214,13 +267,12 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
   amounts_.messages[static_cast<size_t>(operation)].latency.Add(packet.time_ns - read.time_ns);
 }
 
-/// It answers the READ before it was asked again: the answers to that begin with FIRST or ONLY.
+/// It answers the READ or atomic before it was asked again: the answer to that cannot come so soon.
 bool RequestStream::IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const {
-  if (!read.passed_over.valid() || read.is_atomic) return false;
+  if (!read.passed_over.valid()) return false;
   if (response_ids_.rises())
     return IsBefore(packet.identification, read.passed_over.identification);
-  return packet.packet.header.psn != read.first &&
-         !wire::InfoOf(packet.packet.header.opcode).Has(Info::kFirst);
+  return packet.time_ns - read.asked_ns < amounts_.least_round_trip_ns * 3 / 4;
 }
 
 /// docs/protocol/transport.md, section 3.2: a FIRST or MIDDLE has the path MTU, the last packet
