@@ -190,28 +190,45 @@ void TestAllocated(Bench& bench, const char* name, size_t bytes) {
   TheApi().cuMemFree(its.address);
 }
 
-/// Access behind the memory's end must fail, and the registration ends as others do.
-void TestFreed(Bench& bench) {
-  const char* const order = "made, ibv_reg_mr, freed, ibv_dereg_mr";
+/// Memory that ends while it is registered: accesses fail, and the registration ends as others do.
+void TestEnded(Bench& bench, const char* name, const char* order,
+               const std::function<void(uint64_t)>& end) {
   uint64_t address = 0;
   Check(TheApi().cuMemAlloc(&address, kBytes), "cuMemAlloc");
   ibv_mr* const mr = bench.network.Register(0, address, kBytes);
-  if (mr == nullptr) {
-    bench.table.Add("cudaMalloc", order, "ibv_reg_mr", std::strerror(errno));
-    return;
-  }
-  Check(TheApi().cuMemFree(address), "cuMemFree");
+  bench.table.Add(name, order, "ibv_reg_mr", mr != nullptr ? "" : std::strerror(errno));
+  if (mr == nullptr) return;
+  const Place place = {mr, address};
+  bench.table.Add(name, order, "before by WRITE",
+                  CheckIn(bench, Verb::kWrite, By::kGpu, place, 4096, true));
+  end(address);
   for (const Verb verb : {Verb::kWrite, Verb::kRead}) {
-    const std::string failed =
-        verb == Verb::kWrite ? bench.network.Move(verb, 1, bench.peer.place(), {mr, address}, 4096)
-                             : bench.network.Move(verb, 0, {mr, address}, bench.peer.place(), 4096);
-    bench.table.Add("cudaMalloc", order, std::string("refused ") + NameOf(verb),
-                    failed == ibv_wc_status_str(IBV_WC_REM_ACCESS_ERR)
-                        ? ""
-                        : "the status is: " + (failed.empty() ? "success" : failed));
+    const std::string failed = verb == Verb::kWrite
+                                   ? bench.network.Move(verb, 1, bench.peer.place(), place, 4096)
+                                   : bench.network.Move(verb, 0, place, bench.peer.place(), 4096);
+    const bool is_right = failed == ibv_wc_status_str(IBV_WC_REM_ACCESS_ERR);
+    bench.table.Add(name, order, std::string("refused ") + NameOf(verb),
+                    is_right ? "" : "the status is: " + (failed.empty() ? "success" : failed));
   }
   const int error = ibv_dereg_mr(mr);
-  bench.table.Add("cudaMalloc", order, "ibv_dereg_mr", error == 0 ? "" : std::strerror(error));
+  bench.table.Add(name, order, "ibv_dereg_mr", error == 0 ? "" : std::strerror(error));
+}
+
+void TestEnds(Bench& bench) {
+  TestEnded(bench, "cudaMalloc", "made, ibv_reg_mr, freed, ibv_dereg_mr",
+            [](uint64_t address) { Check(TheApi().cuMemFree(address), "cuMemFree"); });
+  CUcontext context = nullptr;
+  if (TheApi().cuCtxCreate(&context, 0, 0) == kCudaSuccess) {
+    TestEnded(bench, "cuMemAlloc, context of cuCtxCreate",
+              "made, ibv_reg_mr, cuCtxDestroy, ibv_dereg_mr",
+              [context](uint64_t) { Check(TheApi().cuCtxDestroy(context), "cuCtxDestroy"); });
+  }
+  UsePrimary(0);
+  TestEnded(bench, "cudaMalloc", "made, ibv_reg_mr, cudaDeviceReset, ibv_dereg_mr", [](uint64_t) {
+    Check(TheApi().cuDevicePrimaryCtxReset(0), "cuDevicePrimaryCtxReset");
+  });
+  UsePrimary(0);
+  TestAllocated(bench, "cudaMalloc behind cudaDeviceReset", kBytes);
 }
 
 void TestSecondDevice(Bench& bench) {
@@ -383,13 +400,13 @@ int ExportMemory() {
 void TestDeviceMemory(Bench& bench, const char* self) {
   UsePrimary(0);
   TestAllocated(bench, "cudaMalloc", kMostBytes);
-  TestFreed(bench);
   TestSecondDevice(bench);
   TestOwnContext(bench);
   TestPool(bench);
   TestVirtual(bench);
   TestDmabuf(bench);
   TestImported(bench, self);
+  TestEnds(bench);  // Last: the reset ends all memory.
 }
 
 }  // namespace uroce::memory_kinds

@@ -2,10 +2,10 @@
 // Two devices of verbs and a reliable connection between them, both ends in this program.
 #pragma once
 
-#include <infiniband/verbs.h>
-
 #include <string>
 #include <vector>
+
+#include "tests/gpu/verbs/end.h"
 
 namespace uroce::memory_kinds {
 
@@ -41,24 +41,12 @@ class Network {
                      uint64_t swap);
 
  private:
-  struct End {
-    ibv_context* context;
-    ibv_pd* pd;
-    ibv_cq* cq;
-    ibv_qp* qp;
-    ibv_gid gid;
-    int gid_index;
-  };
-
-  void Open(End& end, const char* name);
   void Connect();
   std::string Transfer(Verb verb, int end, std::vector<ibv_sge> from, std::vector<ibv_sge> to,
                        uint32_t from_rkey, uint32_t to_rkey);
-  std::string Post(int end, ibv_send_wr& request);
-  std::string Await(int end);
-  std::string Fail(std::string why);
+  std::string Recover(std::string why);
 
-  End ends_[2] = {};
+  End ends_[2];
 };
 
 }  // namespace uroce::memory_kinds

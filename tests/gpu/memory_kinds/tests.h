@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "tests/gpu/memory_kinds/api.h"
 #include "tests/gpu/memory_kinds/network.h"
 #include "tests/gpu/memory_kinds/table.h"
+#include "tests/gpu/verbs/api.h"
 
 namespace uroce::memory_kinds {
 

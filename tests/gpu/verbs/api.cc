@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/gpu/memory_kinds/api.h"
+#include "tests/gpu/verbs/api.h"
 
 #include <dlfcn.h>
 

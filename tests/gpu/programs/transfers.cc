@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two programs, of which one transfers to and from device memory of the other, until the test asks
+// for an end.
+// Usage: transfers ROLE DEVICE DIRECTORY [TIMEOUT], under `uroce run`. Both meet in the directory.
+//   target      has 1 MB of device memory. Does what a new file in the directory asks for, and
+//               renames the file then: do-fork, do-child-end, do-reset, do-destroy, do-free,
+//               do-scribble, do-exit (at once), do-end (deregisters first).
+//   own-target  has it in a context of cuCtxCreate.
+//   requester   writes a pattern, reads it and compares, until the file "stop" is there. Prints
+//               "N rounds" now and then, in the end "done", or "failed: STATUS"; exit status 1:
+//               bytes differ. TIMEOUT is that of its ACKs (4.096 us * 2^TIMEOUT).
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "tests/gpu/verbs/api.h"
+#include "tests/gpu/verbs/end.h"
+
+namespace uroce::memory_kinds {
+namespace {
+
+constexpr size_t kBytes = 1 << 20;
+constexpr uint32_t kMessageBytes = 100'000;
+constexpr uint32_t kWindow = 4;
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+void Pause() { usleep(1000); }
+
+/// Writes the whole file at once.
+void Publish(const std::string& path, const EndInfo& info) {
+  const std::string other = path + ".new";
+  std::FILE* const file = std::fopen(other.c_str(), "w");
+  if (file == nullptr || std::fwrite(&info, sizeof(info), 1, file) != 1) std::exit(2);
+  std::fclose(file);
+  std::rename(other.c_str(), path.c_str());
+}
+
+EndInfo Learn(const std::string& path) {
+  EndInfo info;
+  while (!Exists(path)) Pause();
+  std::FILE* const file = std::fopen(path.c_str(), "r");
+  if (file == nullptr || std::fread(&info, sizeof(info), 1, file) != 1) std::exit(2);
+  std::fclose(file);
+  return info;
+}
+
+// ---- The target ----
+
+/// The stage of this process, as /proc/self/maps names it; or null.
+uint8_t* FindStage(size_t& bytes) {
+  std::FILE* const maps = std::fopen("/proc/self/maps", "r");
+  char line[1000];
+  uint8_t* stage = nullptr;
+  while (maps != nullptr && std::fgets(line, sizeof(line), maps) != nullptr) {
+    uint64_t start = 0;
+    uint64_t end = 0;
+    if (std::strstr(line, "uroce-stage") == nullptr) continue;
+    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) != 2) continue;
+    stage = reinterpret_cast<uint8_t*>(start);
+    bytes = end - start;
+  }
+  if (maps != nullptr) std::fclose(maps);
+  return stage;
+}
+
+/// Serves its stage wrongly: random words at random places of it, most in front of the data.
+void Scribble() {
+  size_t bytes = 0;
+  uint8_t* const stage = FindStage(bytes);
+  if (stage == nullptr) std::exit(2);
+  std::thread([stage, bytes] {
+    constexpr size_t kWordsInFront = 1032;
+    std::mt19937 random(1);
+    for (;;) {
+      const size_t words = random() % 16 == 0 ? bytes / 4 : kWordsInFront;
+      auto* const word = reinterpret_cast<uint32_t*>(stage) + random() % words;
+      const uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
+      const auto any = static_cast<uint32_t>(random());
+      const uint32_t values[] = {any, old + 1, old - 1, 0, UINT32_MAX, any % 100};
+      __atomic_store_n(word, values[random() % 6], __ATOMIC_RELEASE);
+      usleep(20);
+    }
+  }).detach();
+}
+
+class Target {
+ public:
+  Target(const char* device, std::string directory, bool has_own_context)
+      : end_(device), directory_(std::move(directory)) {
+    context_ = UsePrimary(0);
+    if (has_own_context) Check(TheApi().cuCtxCreate(&context_, 0, 0), "cuCtxCreate");
+    Check(TheApi().cuMemAlloc(&memory_, kBytes), "cuMemAlloc");
+    mr_ = end_.Register(memory_, kBytes);
+    if (mr_ == nullptr) {
+      std::perror("ibv_reg_mr");
+      std::exit(2);
+    }
+    EndInfo info = end_.info();
+    info.address = memory_;
+    info.rkey = mr_->rkey;
+    Publish(directory_ + "/target", info);
+    end_.Connect(Learn(directory_ + "/requester"), 14);
+    Publish(directory_ + "/ready", info);
+  }
+
+  int Run() {
+    for (;;) {
+      for (const char* const what : {"fork", "child-end", "reset", "destroy", "free", "scribble"}) {
+        if (Takes(what)) Do(what);
+      }
+      if (Takes("exit")) return 0;
+      if (Takes("end")) return ibv_dereg_mr(mr_) == 0 ? 0 : 1;
+      Pause();
+    }
+  }
+
+ private:
+  bool Takes(const char* what) {
+    const std::string asked = directory_ + "/do-" + what;
+    if (!Exists(asked)) return false;
+    asked_ = asked;
+    done_ = directory_ + "/done-" + what;
+    return true;
+  }
+
+  void Do(const std::string& what) {
+    if (what == "fork") {
+      child_ = fork();
+      if (child_ == 0) RunChild();
+    }
+    if (what == "child-end") waitpid(child_, nullptr, 0);
+    if (what == "reset") Check(TheApi().cuDevicePrimaryCtxReset(0), "cuDevicePrimaryCtxReset");
+    if (what == "destroy") Check(TheApi().cuCtxDestroy(context_), "cuCtxDestroy");
+    if (what == "free") Check(TheApi().cuMemFree(memory_), "cuMemFree");
+    if (what == "scribble") Scribble();
+    std::rename(asked_.c_str(), done_.c_str());
+  }
+
+  /// Ends when it is asked to.
+  [[noreturn]] void RunChild() {
+    while (!Exists(directory_ + "/do-child-end")) Pause();
+    _exit(0);
+  }
+
+  End end_;
+  std::string directory_;
+  CUcontext context_ = nullptr;
+  CUdeviceptr memory_ = 0;
+  ibv_mr* mr_ = nullptr;
+  pid_t child_ = 0;
+  std::string asked_;
+  std::string done_;
+};
+
+// ---- The requester ----
+
+/// Posts one request for each part of the window, and waits for all.
+std::string MoveAll(End& end, ibv_wr_opcode opcode, const ibv_mr& mr, const EndInfo& peer) {
+  std::string failed;
+  for (uint32_t i = 0; i < kWindow && failed.empty(); ++i) {
+    const uint32_t at = i * kMessageBytes;
+    failed =
+        end.PostOneSided(opcode, {reinterpret_cast<uint64_t>(mr.addr) + at, kMessageBytes, mr.lkey},
+                         peer.address + at, peer.rkey);
+  }
+  for (uint32_t i = 0; i < kWindow && failed.empty(); ++i) failed = end.Await();
+  return failed;
+}
+
+int Request(const char* device, const std::string& directory, uint8_t timeout) {
+  End end(device);
+  const EndInfo peer = Learn(directory + "/target");
+  static Bytes sent(kWindow * kMessageBytes);
+  static Bytes got(kWindow * kMessageBytes);
+  ibv_mr* const sent_mr = end.Register(reinterpret_cast<uint64_t>(sent.data()), sent.size());
+  ibv_mr* const got_mr = end.Register(reinterpret_cast<uint64_t>(got.data()), got.size());
+  if (sent_mr == nullptr || got_mr == nullptr) return 2;
+  Publish(directory + "/requester", end.info());
+  end.Connect(peer, timeout);
+  Learn(directory + "/ready");
+  for (uint64_t round = 1; !Exists(directory + "/stop"); ++round) {
+    const Bytes pattern = Pattern(sent.size(), round);
+    std::copy(pattern.begin(), pattern.end(), sent.begin());
+    std::string failed = MoveAll(end, IBV_WR_RDMA_WRITE, *sent_mr, peer);
+    if (failed.empty()) failed = MoveAll(end, IBV_WR_RDMA_READ, *got_mr, peer);
+    if (!failed.empty()) {
+      std::printf("failed: %s\n", failed.c_str());
+      return 0;
+    }
+    if (got != pattern) {
+      std::printf("wrong bytes in round %" PRIu64 "\n", round);
+      return 1;
+    }
+    std::printf("%" PRIu64 " rounds\n", round);
+    std::fflush(stdout);
+  }
+  std::printf("done\n");
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  const std::string role = argc >= 4 ? argv[1] : "";
+  if (role == "requester") {
+    return Request(argv[2], argv[3], static_cast<uint8_t>(argc > 4 ? std::atoi(argv[4]) : 14));
+  }
+  if (role != "target" && role != "own-target") {
+    std::fprintf(stderr, "usage: transfers target|own-target|requester DEVICE DIRECTORY\n");
+    return 2;
+  }
+  const std::string missing = LoadApi();
+  if (!missing.empty()) {
+    std::printf("no GPU: %s\n", missing.c_str());
+    return 3;
+  }
+  return Target(argv[2], argv[3], role == "own-target").Run();
+}
+
+}  // namespace
+}  // namespace uroce::memory_kinds
+
+int main(int argc, char** argv) { return uroce::memory_kinds::Main(argc, argv); }
