@@ -212,44 +212,60 @@ bool IsDeviceMemory(const Driver& driver, uint64_t address) {
   return type == kMemoryTypeDevice && (is_managed & 1) == 0;
 }
 
-/// The primary context of the device that has the memory at `address`, retained once.
-int PrimaryContext(const Driver& driver, uint64_t address, void** context) {
-  constexpr int kMostDevices = 64;
+/// Who has allocated the memory at `address`. The driver names no context for memory of pools and
+/// of virtual mappings: it is reached by the primary context of its device.
+int FindOwner(const Driver& driver, uint64_t address, Owner& owner) {
+  owner = {};
+  const int result = driver.pointer_attribute(&owner.context, kContext, address);
+  if (result == kDeinitialized) return result;
+  return driver.pointer_attribute(&owner.ordinal, kDeviceOrdinal, address);
+}
+
+constexpr int kMostDevices = 64;
+void* g_primary[kMostDevices];  // The primary contexts that are retained, by ordinals of devices.
+
+/// `renews`: the primary context has been reset, so that it must be retained again.
+int PrimaryContext(const Driver& driver, int ordinal, bool renews, void** context) {
   constexpr int kInvalidDevice = 101;
-  static void* retained[kMostDevices];
-  int ordinal = -1;
-  int result = driver.pointer_attribute(&ordinal, kDeviceOrdinal, address);
-  if (result != kSuccess) return result;
   if (ordinal < 0 || ordinal >= kMostDevices) return kInvalidDevice;
   const shim::MutexLock lock(g_streams_mutex);
-  if (retained[ordinal] == nullptr) {
+  void*& retained = g_primary[ordinal];
+  int result = kSuccess;
+  if (retained == nullptr || renews) {
     int device = 0;
+    retained = nullptr;
     result = driver.device(&device, ordinal);
-    if (result == kSuccess) result = driver.retain_primary(&retained[ordinal], device);
+    if (result == kSuccess) result = driver.retain_primary(&retained, device);
   }
-  *context = retained[ordinal];
+  *context = retained;
   return result;
 }
 
-/// The context by which memory at `address` is reached. The driver names none for memory of pools
-/// and of virtual mappings.
-int ContextOf(const Driver& driver, uint64_t address, void** context) {
-  *context = nullptr;
-  const int result = driver.pointer_attribute(context, kContext, address);
-  if (result == kDeinitialized || (result == kSuccess && *context != nullptr)) return result;
-  return PrimaryContext(driver, address, context);
+/// Makes a context of `owner` current, and finds its stream. After an error none is current.
+int Enter(const Driver& driver, const Owner& owner, void** stream) {
+  void* context = owner.context;
+  int result = context != nullptr ? driver.push_context(context) : kInvalidValue;
+  for (int tries = 0; context == nullptr && result != kSuccess && tries < 2; ++tries) {
+    void* primary = nullptr;
+    result = PrimaryContext(driver, owner.ordinal, /*renews=*/tries != 0, &primary);
+    if (result == kSuccess) result = driver.push_context(primary);
+    if (result == kSuccess) context = primary;
+  }
+  if (result != kSuccess) return result;
+  result = StreamOf(driver, context, stream);
+  if (result != kSuccess) driver.pop_context(&context);
+  return result;
 }
 
 /// Makes the stream for `address` while the program registers it: no kernel of the program waits
 /// for the NIC yet, as one may later, when the driver makes no stream.
 void Prepare(const Driver& driver, uint64_t address) {
-  void* context = nullptr;
+  Owner owner;
   void* stream = nullptr;
-  if (ContextOf(driver, address, &context) != kSuccess) return;
-  if (driver.push_context(context) != kSuccess) return;
-  const int result = StreamOf(driver, context, &stream);
-  if (result != kSuccess) shim::Log("the GPU's driver makes no stream: error %d", result);
-  driver.pop_context(&context);
+  int result = FindOwner(driver, address, owner);
+  if (result == kSuccess) result = Enter(driver, owner, &stream);
+  if (result != kSuccess) return shim::Log("the GPU's driver makes no stream: error %d", result);
+  driver.pop_context(&owner.context);
 }
 
 }  // namespace
@@ -258,12 +274,13 @@ void PinHost(uint64_t address, void* memory, uint64_t length_bytes) {
   constexpr unsigned kPortable = 1;  // For all contexts.
   if (FoundDriver() == nullptr) return;
   const Driver& driver = *FoundDriver();
-  void* context = nullptr;
-  if (ContextOf(driver, address, &context) != kSuccess) return;
-  if (driver.push_context(context) != kSuccess) return;
+  Owner owner;
+  void* stream = nullptr;
+  if (FindOwner(driver, address, owner) != kSuccess) return;
+  if (Enter(driver, owner, &stream) != kSuccess) return;
   const int result = driver.register_host(memory, length_bytes, kPortable);
   if (result != kSuccess) shim::Log("the GPU's driver does not pin the stage: error %d", result);
-  driver.pop_context(&context);
+  driver.pop_context(&owner.context);
 }
 
 Residence FindMemory(uint64_t address, uint64_t length_bytes) {
@@ -291,27 +308,26 @@ int Copies::Begin(bool to_device, uint64_t address, uint8_t* host, uint64_t leng
 }
 
 int Copies::BeginByDriver(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes) {
-  const Driver& driver = *driver_;
-  void* context = nullptr;
-  int result = ContextOf(driver, address, &context);
+  Owner owner;
+  int result = FindOwner(*driver_, address, owner);
   if (result != kSuccess) return result;
-  if (context != context_) {
+  if (stream_ == nullptr || owner != owner_) {
     result = Finish();  // Streams of two contexts have no order.
-    if (result == kSuccess) result = driver.push_context(context);
-    if (result != kSuccess) return result;
-    context_ = context;
-    result = StreamOf(driver, context, &stream_);
-    if (result != kSuccess) return result;
+    if (result == kSuccess) result = Enter(*driver_, owner, &stream_);
+    if (result != kSuccess) {
+      stream_ = nullptr;
+      return result;
+    }
+    owner_ = owner;
   }
-  return to_device ? driver.copy_to_device(address, host, length_bytes, stream_)
-                   : driver.copy_to_host(host, address, length_bytes, stream_);
+  return to_device ? driver_->copy_to_device(address, host, length_bytes, stream_)
+                   : driver_->copy_to_host(host, address, length_bytes, stream_);
 }
 
 int Copies::Finish() {
-  if (context_ == nullptr) return kSuccess;
-  const int result = stream_ != nullptr ? driver_->synchronize(stream_) : kSuccess;
+  if (stream_ == nullptr) return kSuccess;
+  const int result = driver_->synchronize(stream_);
   stream_ = nullptr;
-  context_ = nullptr;
   void* popped;
   driver_->pop_context(&popped);
   return result;

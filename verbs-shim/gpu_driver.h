@@ -51,6 +51,14 @@ void PinHost(uint64_t address, void* memory, uint64_t length_bytes);
 /// holds no lock that a thread with a lock of the driver may wait for.
 Residence FindMemory(uint64_t address, uint64_t length_bytes);
 
+/// Who has allocated memory of a device, as far as the driver tells.
+struct Owner {
+  void* context = nullptr;
+  int ordinal = -1;  ///< Of the device.
+
+  bool operator==(const Owner&) const = default;
+};
+
 /// Copies of one thread, one after the other. Each uses a stream of the context that has allocated
 /// the memory, or of the device's primary context where the driver names none. The streams wait for
 /// no other stream of the program, and the program's wait for none of these.
@@ -77,7 +85,9 @@ class Copies {
   int BeginByDriver(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes);
 
   const Driver* const driver_;
-  void* context_ = nullptr;  // That of the copies under way; null: none.
+  // Of the copies under way; no stream: there are none. A context of the owner is current
+  // meanwhile.
+  Owner owner_;
   void* stream_ = nullptr;
 };
 

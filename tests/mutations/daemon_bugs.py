@@ -10,6 +10,7 @@ CM = ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"]
 DEVICES = ["tests/nic/nic_device_table_test",
            "tests/nic/nic_config_test",
            "tests/nic/nic_watching_test"]
+GPU = ["tests/gpu/gpu_copies_test"]
 METRICS = ["tests/nic/nic_counter_files_test",
            "tests/nic/nic_config_test",
            "tests/nic/nic_metrics_test"]
@@ -198,6 +199,15 @@ BUGS = [
     ("shim-uses-objects-of-a-former-daemon", SHIM, "verbs-shim/objects.h",
      "  return Ours(context)->connection == &connection ? 0 : EIO;", "  return 0;",
      "objects of a lost connection are refused"),
+    ("staged-copies-answered-before-they-are-done", GPU, "verbs-shim/gpu_driver.cc",
+     "const int result = driver_->synchronize(stream_);", "const int result = kSuccess;",
+     "the shim answers for device memory once its bytes are there"),
+    ("stream-of-a-context-that-was-reset", GPU, "verbs-shim/gpu_driver.cc",
+     "place->context != context || !IsAlive(driver, *place)", "place->context != context",
+     "a context that was reset gets another stream"),
+    ("copies-wait-for-kernels-of-the-program", GPU, "verbs-shim/gpu_driver.cc",
+     "create_stream(&stream.stream, kStreamNonBlocking)", "create_stream(&stream.stream, 0)",
+     "copies of the shim wait for no kernel of the program"),
     ("fork-window-writable", SHIM_MEMORY, "verbs-shim/memory/write_protection.cc",
      "protection & ~PROT_WRITE);", "protection);",
      "pages that are copied are read-only until the copy has ended"),
