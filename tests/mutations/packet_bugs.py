@@ -10,6 +10,7 @@ CONGESTION = ["tests/congestion/congestion_test",
               "tests/transport/transport_test",
               "tests/networks/networks_test"]
 DATAPATH = ["tests/datapath/memory_window_test",
+            "tests/datapath/stage_test",
             "tests/datapath/datapath_parts_test",
             "tests/datapath/datapath_worker_test"]
 DRIVERS = ["tests/drivers/drivers_test"]

@@ -38,9 +38,11 @@ class ServingProgram {
   explicit ServingProgram(uroce_stage& stage) : stage_(stage), device_(kDeviceBytes) {
     thread_ = std::thread([this] { Run(); });
   }
-  ~ServingProgram() {
+  ~ServingProgram() { Stop(); }
+  /// Uses the stage no more.
+  void Stop() {
     stop_ = true;
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   std::vector<uint8_t>& device() { return device_; }
@@ -93,17 +95,18 @@ class ServingProgram {
   std::thread thread_;
 };
 
-/// A stage, and the program's mapping of it.
+/// A stage. Both sides use one mapping: ThreadSanitizer does not know that two are one memory.
 struct StageOfTest {
   StageOfTest() {
     const Fd file = *MakeSharedFile("stage", sizeof(uroce_stage));
-    theirs = *MapShared(file.get(), sizeof(uroce_stage));
-    stage = std::make_unique<Stage>(
-        *GuardedMapping::Make(*MapShared(file.get(), sizeof(uroce_stage)), MappingGuard::kNoOwner));
+    Mapping mapping = *MapShared(file.get(), sizeof(uroce_stage));
+    memory = reinterpret_cast<uroce_stage*>(mapping.data());
+    stage =
+        std::make_unique<Stage>(*GuardedMapping::Make(std::move(mapping), MappingGuard::kNoOwner));
   }
-  uroce_stage& shared() const { return *reinterpret_cast<uroce_stage*>(theirs.data()); }
+  uroce_stage& shared() const { return *memory; }
 
-  Mapping theirs;
+  uroce_stage* memory = nullptr;
   std::unique_ptr<Stage> stage;
 };
 
@@ -216,6 +219,8 @@ TEST_F(StageTest, AnAnswerToAnotherRequestIsNone) {
       while (rings::LoadAcquire(stage_.shared().daemon_sleeps) == 0) std::this_thread::yield();
       rings::StoreRelease(stage_.shared().served, number);
     }
+    // The daemon has written its request before.
+    while (rings::LoadAcquire(stage_.shared().requested) == 0) std::this_thread::yield();
     stage_.shared().piece_count = UINT32_MAX;
     stage_.shared().pieces[0] = {.addr = 0, .offset = UINT32_MAX, .length = UINT32_MAX};
     stop_ = true;
@@ -228,7 +233,10 @@ TEST_F(StageTest, AnAnswerToAnotherRequestIsNone) {
 class StagedCopiesTest : public testing::Test {
  protected:
   StagedCopiesTest() : program_(stage_.shared()) { helper_.SetStage(std::move(stage_.stage)); }
-  ~StagedCopiesTest() override { close(wake_fd_[0]); }
+  ~StagedCopiesTest() override {
+    program_.Stop();  // The helper's end unmaps the stage.
+    close(wake_fd_[0]);
+  }
 
   CopyJob& Do(std::unique_ptr<CopyJob> job) {
     helper_.Submit(0, job.release());
