@@ -12,6 +12,9 @@ namespace uroce::tools::analyze {
 
 struct AnalyzeOptions {
   std::vector<std::string> files;  ///< "-" is stdin.
+  bool is_live = false;            ///< Instead of files: what the daemon sends and receives now.
+  std::string socket_path;         ///< Of the daemon.
+  double live_seconds = 0;         ///< 0: until a signal.
   std::string filter;              ///< libpcap expression, "" for all frames.
   bool prints_json = false;
   bool prints_csv = false;
@@ -27,8 +30,9 @@ struct AnalyzeOutcome {
   bool found = false;  ///< Something of the severity of --check, or a higher one.
 };
 
-/// Reads all files and prints what was asked for. Errors: kInvalidArgument for options and files
-/// that cannot be read; kDataLoss when a file is damaged.
+/// Reads all files, or captures, and prints what was asked for. Errors: kInvalidArgument for
+/// options and files that cannot be read; kDataLoss when a file is damaged; kUnavailable when the
+/// capture failed.
 absl::Status RunAnalyze(const AnalyzeOptions& options, AnalyzeOutcome& outcome);
 
 }  // namespace uroce::tools::analyze

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "tools/analyze/command.h"
 #include "tools/client/command_line.h"
 
@@ -19,8 +20,12 @@ struct AnalyzeFlags {
   std::string check;
 };
 
-int Analyze(AnalyzeFlags& flags) {
+int Analyze(const std::string& socket_path, AnalyzeFlags& flags) {
   analyze::AnalyzeOptions& options = flags.options;
+  options.socket_path = socket_path;
+  if (options.files.empty() != options.is_live) {
+    return Report(absl::InvalidArgumentError("one of FILE and --live is needed, and not both"));
+  }
   if (!flags.check.empty()) {
     const std::optional<analyze::Severity> severity = analyze::SeverityOf(flags.check);
     if (!severity) {
@@ -42,10 +47,17 @@ void AddAnalyze(const Command& app, Invocation& invocation) {
   const auto flags = std::make_shared<AnalyzeFlags>();
   const Command command =
       app.AddCommand("analyze", "Tell what happened in captures, and why: losses, NAKs, resends");
-  command
-      .AddValue("FILE", flags->options.files,
-                "pcap or pcapng files of one moment, gzip or zstd too; - is stdin")
-      .Require();
+  AddSocketFlag(command, invocation);
+  command.AddValue("FILE", flags->options.files,
+                   "pcap or pcapng files of one moment, gzip or zstd too; - is stdin");
+  command.AddFlag("--live", flags->options.is_live,
+                  "Capture what the daemon sends and receives, until Ctrl-C");
+  command.AddValue("--for", flags->options.live_seconds, "End --live after so many seconds")
+      .Check([](std::string& word) {
+        double seconds = 0;
+        const bool is_right = absl::SimpleAtod(word, &seconds) && seconds > 0 && seconds <= 1e9;
+        return is_right ? std::string() : word + " is no number of seconds above 0";
+      });
   command.AddValue("-f,--filter", flags->options.filter,
                    "Only frames that match this libpcap expression (pcap-filter(7))");
   command.AddValue("--check", flags->check,
@@ -60,7 +72,8 @@ void AddAnalyze(const Command& app, Invocation& invocation) {
                    "The library d3 for --html, if not that of Debian's libjs-d3");
   command.AddValue("--findings", flags->options.most_findings,
                    "Print at most so many findings; 0: all. 200 if not given");
-  command.OnChosen([flags, &invocation] { invocation.exit_status = Analyze(*flags); });
+  command.OnChosen(
+      [flags, &invocation] { invocation.exit_status = Analyze(invocation.SocketPath(), *flags); });
 }
 
 }  // namespace uroce::tools

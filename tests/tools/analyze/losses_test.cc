@@ -218,6 +218,13 @@ TEST(LossesTest, PacketDroppedBehindALatePacketIsNoLoss) {
   EXPECT_EQ(analysis.log().count(FindingKind::kReordering), 1u);
 }
 
+TEST(LossesTest, MapOfASelectiveAckIsNoDataOfARead) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 2).At(220).Response(Opcode::kSelectiveAcknowledge, 5, 8);
+  const Analysis& analysis = script.Finish();
+  EXPECT_EQ(analysis.connections().front()->views.front().of[0]->amounts().response_bytes, 0u);
+}
+
 TEST(LossesTest, TwoPointsThatDisagreeOnTheSideHaveTheLossBetweenThem) {
   StoryScript script;
   const auto both = [&](auto&& put) {

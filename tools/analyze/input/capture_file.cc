@@ -67,10 +67,11 @@ CaptureFile::CaptureFile(std::string name, std::unique_ptr<ByteStream> stream)
   status_ = ReadHead();
 }
 
-absl::StatusOr<std::unique_ptr<CaptureFile>> CaptureFile::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<CaptureFile>> CaptureFile::Open(const std::string& path,
+                                                               const std::string& name) {
   absl::StatusOr<std::unique_ptr<ByteStream>> stream = OpenStream(path);
   if (!stream.ok()) return stream.status();
-  auto file = std::make_unique<CaptureFile>(path == "-" ? "stdin" : path, *std::move(stream));
+  auto file = std::make_unique<CaptureFile>(name, *std::move(stream));
   if (!file->status().ok()) return absl::InvalidArgumentError(file->status().message());
   return file;
 }

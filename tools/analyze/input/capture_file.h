@@ -40,8 +40,10 @@ struct FileInterface {
 /// which still runs, ends before this frame.
 class CaptureFile {
  public:
-  /// Errors: kInvalidArgument when the file cannot be opened or is no capture.
-  static absl::StatusOr<std::unique_ptr<CaptureFile>> Open(const std::string& path);
+  /// `path` "-" is stdin. Errors, which say `name`: kInvalidArgument when the file cannot be opened
+  /// or is no capture.
+  static absl::StatusOr<std::unique_ptr<CaptureFile>> Open(const std::string& path,
+                                                           const std::string& name);
   explicit CaptureFile(std::string name, std::unique_ptr<ByteStream> stream);
 
   /// False: the end, or an error.

@@ -2,6 +2,7 @@
 #include "tools/analyze/input/capture_set.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -10,16 +11,25 @@ namespace uroce::tools::analyze {
 absl::StatusOr<CaptureSet> CaptureSet::Open(const std::vector<std::string>& paths) {
   CaptureSet set;
   for (const std::string& path : paths) {
-    absl::StatusOr<std::unique_ptr<CaptureFile>> file = CaptureFile::Open(path);
+    absl::StatusOr<std::unique_ptr<CaptureFile>> file =
+        CaptureFile::Open(path, path == "-" ? "stdin" : path);
     if (!file.ok()) return file.status();
-    set.files_.push_back(*std::move(file));
-  }
-  set.heads_.resize(set.files_.size());
-  set.has_head_.resize(set.files_.size());
-  for (size_t i = 0; i < set.files_.size(); ++i) {
-    set.has_head_[i] = set.files_[i]->Next(set.heads_[i]);
+    set.Add(*std::move(file));
   }
   return set;
+}
+
+absl::StatusOr<CaptureSet> CaptureSet::OpenAs(const std::string& path, const std::string& name) {
+  CaptureSet set;
+  absl::StatusOr<std::unique_ptr<CaptureFile>> file = CaptureFile::Open(path, name);
+  if (!file.ok()) return file.status();
+  set.Add(*std::move(file));
+  return set;
+}
+
+void CaptureSet::Add(std::unique_ptr<CaptureFile> file) {
+  files_.push_back(std::move(file));
+  has_head_.push_back(files_.back()->Next(heads_.emplace_back()));
 }
 
 bool CaptureSet::Next(SetFrame& next) {

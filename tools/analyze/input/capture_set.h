@@ -28,6 +28,8 @@ class CaptureSet {
  public:
   /// Errors: those of CaptureFile::Open.
   static absl::StatusOr<CaptureSet> Open(const std::vector<std::string>& paths);
+  /// One file, which reports call `name`.
+  static absl::StatusOr<CaptureSet> OpenAs(const std::string& path, const std::string& name);
 
   /// False: the end, or an error.
   bool Next(SetFrame& next);
@@ -37,6 +39,8 @@ class CaptureSet {
   absl::Status status() const;
 
  private:
+  void Add(std::unique_ptr<CaptureFile> file);
+
   std::vector<std::unique_ptr<CaptureFile>> files_;
   std::vector<FileFrame> heads_;  // The next frame of each file.
   std::vector<bool> has_head_;

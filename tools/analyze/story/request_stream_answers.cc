@@ -27,7 +27,8 @@ void RequestStream::OnResponse(const CapturedPacket& packet) {
   const Info& info = wire::InfoOf(header.opcode);
   ++amounts_.responses;
   amounts_.marked_responses += packet.packet.congestion_experienced;
-  amounts_.response_bytes += packet.packet.payload.size();
+  // Maps of selective acknowledgements are no data.
+  if (info.Has(Info::kRead)) amounts_.response_bytes += packet.packet.payload.size();
   has_answers_ = true;
   const bool is_refusal = info.Has(Info::kAeth) && !info.Has(Info::kRead) &&
                           header.aeth.syndrome > wire::kNakSequence &&
