@@ -24,6 +24,22 @@ TEST(LossesTest, HealthyTrafficHasNoFinding) {
   EXPECT_THAT(Brief(script.Finish()), IsEmpty());
 }
 
+TEST(LossesTest, OneDirectionAloneIsNoTrouble) {
+  StoryScript requests;
+  requests.WriteFirst(5, 3).WriteMiddle(6).WriteLast(7).At(50).Read(8, 2).At(90).Send(10);
+  EXPECT_THAT(Brief(requests.Finish()), IsEmpty());
+  StoryScript answers;
+  answers.Ack(5).Ack(7).Response(Opcode::kReadResponseFirst, 8, 1024);
+  answers.Response(Opcode::kReadResponseLast, 9, 1024).Nak(12).Ack(15);
+  EXPECT_THAT(Brief(answers.Finish()), IsEmpty());
+}
+
+TEST(LossesTest, RepairOfOneDirectionAloneHasNoCauseThatIsMadeUp) {
+  StoryScript script;
+  script.WriteFirst(5, 3).WriteMiddle(6).WriteLast(7).At(40).WriteMiddle(6).WriteLast(7);
+  EXPECT_THAT(Brief(script.Finish()), ElementsAre("go-back-n psn=6 frame=4 count=2"));
+}
+
 TEST(LossesTest, NakOfAPacketThatWasSeenIsALossBehindThePoint) {
   StoryScript script(4);
   script.At(200).WriteFirst(5, 4).WriteMiddle(6).WriteMiddle(7).WriteLast(8);  // 9 to 12

@@ -43,9 +43,13 @@ int64_t TicksPerSecond(uint8_t code) {
   return ticks;
 }
 
+/// Within bounds in which times can be subtracted: files may say anything.
 int64_t NanosOf(uint64_t ticks, const FileInterface& interface) {
+  constexpr int64_t kMostSeconds = int64_t{1} << 32;
   const auto per_second = static_cast<uint64_t>(interface.ticks_per_second);
-  const int64_t seconds = static_cast<int64_t>(ticks / per_second) + interface.offset_s;
+  const auto whole = static_cast<int64_t>(std::min<uint64_t>(ticks / per_second, kMostSeconds));
+  const int64_t offset = std::clamp(interface.offset_s, -kMostSeconds, kMostSeconds);
+  const int64_t seconds = std::clamp<int64_t>(whole + offset, 0, kMostSeconds);
   const uint64_t rest = ticks % per_second;
   const bool is_fine = per_second > kNanosPerSecond;  // Then the product could overflow.
   const uint64_t part =
@@ -53,6 +57,15 @@ int64_t NanosOf(uint64_t ticks, const FileInterface& interface) {
           ? static_cast<uint64_t>(static_cast<double>(rest) * 1e9 / static_cast<double>(per_second))
           : rest * kNanosPerSecond / per_second;
   return seconds * kNanosPerSecond + static_cast<int64_t>(part);
+}
+
+/// Goes to terminals: without the bytes that steer them.
+std::string NameOf(std::span<const uint8_t> value) {
+  constexpr size_t kMostBytes = 64;
+  std::string name(value.begin(), value.begin() + std::min(value.size(), kMostBytes));
+  std::ranges::replace_if(
+      name, [](char c) { return static_cast<uint8_t>(c) < ' ' || c == 0x7f; }, '?');
+  return name;
 }
 
 Direction DirectionOf(uint32_t flags) {
@@ -186,7 +199,7 @@ void CaptureFile::AddInterface(std::span<const uint8_t> body) {
   if (body.size() < 8 || interfaces_.size() == kMostInterfaces) return;
   FileInterface interface { .link_type = Load16(body.data()) };
   EachOption(body.subspan(8), [&](uint16_t code, std::span<const uint8_t> value) {
-    if (code == kOptionName) interface.name.assign(value.begin(), value.end());
+    if (code == kOptionName) interface.name = NameOf(value);
     if (code == kOptionResolution && !value.empty()) {
       interface.ticks_per_second = TicksPerSecond(value[0]);
     }
