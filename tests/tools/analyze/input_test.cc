@@ -257,10 +257,10 @@ TEST_F(FileTest, PackedFilesAreUnpacked) {
   EXPECT_NE(error, "");
 }
 
-TEST_F(FileTest, BlocksThatNobodyKnowsArePassedOver) {
+TEST_F(FileTest, UnknownBlocksArePassedOver) {
   EXPECT_EQ(PsnsOf(Section() + Block(0xbad, Bytes(40)) + Interface() + Block(10, {}) + Packet()),
             kOne);
-  // A second section has interfaces of its own.
+  // A second section has its own interfaces.
   EXPECT_EQ(PsnsOf(Section() + Interface() + Packet() + Section() + Interface() + Packet()).size(),
             2u);
 }
