@@ -30,29 +30,24 @@ constexpr unsigned kStreamNonBlocking = 1;
 
 constexpr size_t kFunctions = sizeof(Driver) / sizeof(void (*)());
 
-/// A library, and its names of the functions in the order of Driver.
+// The names of the functions, in the order of Driver.
+constexpr const char* kCudaNames[kFunctions] = {
+    "cuPointerGetAttribute", "cuDeviceGet",          "cuDevicePrimaryCtxRetain",
+    "cuCtxPushCurrent_v2",   "cuCtxPopCurrent_v2",   "cuStreamCreate",
+    "cuStreamSynchronize",   "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+    "cuMemHostRegister_v2",  "cuMemHostUnregister"};
+constexpr const char* kHipNames[kFunctions] = {
+    "hipPointerGetAttribute", "hipDeviceGet",       "hipDevicePrimaryCtxRetain",
+    "hipCtxPushCurrent",      "hipCtxPopCurrent",   "hipStreamCreateWithFlags",
+    "hipStreamSynchronize",   "hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync",
+    "hipHostRegister",        "hipHostUnregister"};
+
 struct Library {
   const char* name;
-  const char* functions[kFunctions];
+  const char* const* functions;
 };
-
-#define UROCE_HIP_NAMES                                                                         \
-  {                                                                                             \
-    "hipPointerGetAttribute", "hipDeviceGet", "hipDevicePrimaryCtxRetain", "hipCtxPushCurrent", \
-        "hipCtxPopCurrent", "hipStreamCreateWithFlags", "hipStreamDestroy",                     \
-        "hipStreamSynchronize", "hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync", "hipHostRegister",  \
-        "hipHostUnregister"                                                                     \
-  }
-
 constexpr Library kLibraries[] = {
-    {"libcuda.so",
-     {"cuPointerGetAttribute", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
-      "cuCtxPopCurrent_v2", "cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize",
-      "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemHostRegister_v2",
-      "cuMemHostUnregister"}},
-    {"libamdhip64.so.7", UROCE_HIP_NAMES},
-    {"libamdhip64.so.6", UROCE_HIP_NAMES},
-};
+    {"libcuda.so", kCudaNames}, {"libamdhip64.so.7", kHipNames}, {"libamdhip64.so.6", kHipNames}};
 
 const Driver* g_found = nullptr;
 uint64_t g_seen = 0;  // How many libraries had been loaded when none was a driver.

@@ -21,7 +21,6 @@ struct Driver {
   int (*push_context)(void* context);
   int (*pop_context)(void** context);
   int (*create_stream)(void** stream, unsigned flags);
-  int (*destroy_stream)(void* stream);
   int (*synchronize)(void* stream);
   int (*copy_to_device)(uint64_t to, const void* from, size_t length_bytes, void* stream);
   int (*copy_to_host)(void* to, uint64_t from, size_t length_bytes, void* stream);

@@ -18,7 +18,7 @@ ALWAYS = {
     "ibv_reg_mr_ex": "made",
     "ibv_reg_mr_ex with an iova": "made",
     "ibv_reg_mr_ex without memory": "EINVAL",
-    "ibv_reg_mr_ex of a DMA-buf": "EOPNOTSUPP",
+    "ibv_reg_mr_ex of a DMA-buf": "EINVAL",
     "ibv_reg_mr_ex with a DMA handle": "EOPNOTSUPP",
     "ibv_alloc_buf": "EOPNOTSUPP",
     "ibv_dereg_mr": "0",
