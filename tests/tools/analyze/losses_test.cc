@@ -241,6 +241,14 @@ TEST(LossesTest, MapOfASelectiveAckIsNoDataOfARead) {
   EXPECT_EQ(analysis.connections().front()->views.front().of[0]->amounts().response_bytes, 0u);
 }
 
+TEST(LossesTest, SilenceOfACaptureThatLacksPacketsIsNoGivingUp) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 4).Unseen().WriteMiddle(6).WriteMiddle(7).WriteLast(8).At(220).Ack(
+      8);
+  script.At(1'000).Send(9).At(68'000).Send(9).At(900'000).AtPoint(0).Cnp();
+  EXPECT_EQ(script.Finish().log().count(FindingKind::kRetriesExhausted), 0u);
+}
+
 TEST(LossesTest, TwoPointsThatDisagreeOnTheSideHaveTheLossBetweenThem) {
   StoryScript script;
   const auto both = [&](auto&& put) {

@@ -130,11 +130,12 @@
     drawAll();
   }
 
-  function showFindings() {
+  // The layout of a table of thousands of rows takes seconds: rows come as they are scrolled to.
+  const depths = new Map();
+  let rows = 0;
+  function showMoreFindings() {
     const table = byId("findings");
-    heads(table, ["Time", "Severity", "Finding", "Connection", "Frames", "What happened", "Rule"]);
-    const depths = new Map();
-    for (const one of report.findings) {
+    for (const one of report.findings.slice(rows, rows += 200)) {
       const row = table.insertRow();
       const depth = one.cause === null || !depths.has(one.cause) ? 0 : depths.get(one.cause) + 1;
       depths.set(one.id, depth);
@@ -153,6 +154,15 @@
         byId("sequence").scrollIntoView({ block: "center" });
       };
     }
+  }
+
+  function showFindings() {
+    const table = byId("findings"), box = table.parentElement;
+    heads(table, ["Time", "Severity", "Finding", "Connection", "Frames", "What happened", "Rule"]);
+    showMoreFindings();
+    box.onscroll = () => {
+      if (box.scrollTop + 2 * box.clientHeight > box.scrollHeight) showMoreFindings();
+    };
   }
 
   function hover(event) {

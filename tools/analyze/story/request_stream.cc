@@ -306,7 +306,8 @@ void RequestStream::Finish(int64_t end_ns) {
   if (!is_reliable_) {
     for (const Gap& gap : gaps_) LoseGap(gap);
   }
-  recovery_.Finish(was_refused_ ? next_ : una_, next_, end_ns);
+  // Answers that the capture lacks are no silence.
+  recovery_.Finish(was_refused_ || was_incomplete_ ? next_ : una_, next_, end_ns);
   ReportCongestion(end_ns);
 }
 
