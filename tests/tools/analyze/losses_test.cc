@@ -198,6 +198,14 @@ TEST(LossesTest, PacketThatWasSentAgainAndSkippedWasLostTwice) {
   EXPECT_EQ(analysis.log().count(FindingKind::kLoss), 2u);
 }
 
+TEST(LossesTest, SkippedPacketThatIsRepairedAtOnceWasNotLate) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 4).WriteMiddle(6).WriteMiddle(7).WriteLast(8).At(220).Nak(5);
+  script.At(240).WriteFirst(5, 4).WriteMiddle(7).WriteLast(8).Nak(6);  // 6 is lost again.
+  script.At(280).WriteMiddle(6).WriteMiddle(7).WriteLast(8).Ack(8);
+  EXPECT_EQ(script.Finish().log().count(FindingKind::kReordering), 0u);
+}
+
 TEST(LossesTest, PacketBeforeTheFirstOneThatWasSeenWasLost) {
   StoryScript script;
   script.WriteMiddle(6).WriteLast(7).At(20).Nak(5).At(40).WriteFirst(5, 3).WriteMiddle(6);

@@ -427,7 +427,7 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
   if (episode.trigger == Trigger::kUnknown) return {};
   std::vector<Lost> lost = episode.lost;
   if (episode.was_late && (is_timeout || episode.trigger == Trigger::kNak)) {
-    std::erase_if(lost, [](const Lost& one) { return one.frame != 0; });
+    std::erase_if(lost, [](const Lost& one) { return one.frame != 0 && one.cause == 0; });
   }
   for (Lost& one : lost) {
     const bool is_either = is_timeout || episode.trigger == Trigger::kImplied;
@@ -594,7 +594,7 @@ void Recovery::Settle() {
   }
   uint64_t lost = 0;
   uint32_t cause = ReportLost(episode, lost);
-  if (episode.was_late && episode.nak && episode.nak->original) {
+  if (episode.was_late && episode.nak && episode.nak->original && cause == 0) {
     ReportNakAlone(*episode.nak, 0);
   } else {
     cause = ReportTrigger(episode, cause);
