@@ -201,7 +201,7 @@ TEST(LossesTest, PacketThatWasSentAgainAndSkippedWasLostTwice) {
 TEST(LossesTest, SkippedPacketThatIsRepairedAtOnceWasNotLate) {
   StoryScript script(4);
   script.At(200).WriteFirst(5, 4).WriteMiddle(6).WriteMiddle(7).WriteLast(8).At(220).Nak(5);
-  script.At(240).WriteFirst(5, 4).WriteMiddle(7).WriteLast(8).Nak(6);  // 6 is lost again.
+  script.At(240).WriteFirst(5, 4).WriteMiddle(7).WriteLast(8).At(260).Nak(6);  // Lost: 6.
   script.At(280).WriteMiddle(6).WriteMiddle(7).WriteLast(8).Ack(8);
   EXPECT_EQ(script.Finish().log().count(FindingKind::kReordering), 0u);
 }
