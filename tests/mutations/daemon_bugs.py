@@ -2,6 +2,7 @@
 """Planted bugs of the daemon, the verbs library and the tools. packet_bugs.py explains an entry."""
 
 ADDRESSES = ["tests/nic/nic_net_test", "tests/nic/nic_socket_lock_test"]
+ANALYZE = ["tests/tools/analyze_test"]
 BASE = ["tests/os/os_side_thread_test",
         "tests/os/os_unix_socket_test",
         "tests/nic/base/user_limits_test",
@@ -32,6 +33,7 @@ SHIM_MEMORY = ["tests/verbs-shim/memory/memory_pins_test",
                "tests/verbs-shim/memory/memory_write_protection_test",
                "tests/verbs-shim/memory/memory_threads_test",
                "tests/verbs-shim/memory/memory_remap_test"]
+SIMULATIONS = ["tests/tools/sim_model_test"]
 
 BUGS = [
     # nic/base: other processes and users
@@ -232,4 +234,18 @@ BUGS = [
     ("a-foreign-file-is-punched", SHIM_MEMORY, "verbs-shim/memory/segment_table.cc",
      "device == extent.device && inode == extent.inode ? remapped.memfd : -1", "remapped.memfd",
      "the shim knows whether a number is still its file"),
+    # tools: captures and simulations
+    ("repeated-round-may-skip-packets", ANALYZE, "tools/analyze/story/request_stream_repeats.cc",
+     "const uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);",
+     "const uint32_t skipped = 0;",
+     "what a repeated round skips was lost"),
+    ("map-of-packets-counts-as-data", ANALYZE, "tools/analyze/story/request_stream_answers.cc",
+     "if (info.Has(Info::kRead)) amounts_.response_bytes", "amounts_.response_bytes",
+     "maps of selective acknowledgements are no data"),
+    ("frame-longer-than-its-block", ANALYZE, "tools/analyze/input/capture_file.cc",
+     'if (bytes > body.size() - 20) return Fail("a frame is longer than its block");', "",
+     "a frame of a file is no longer than its block"),
+    ("scripted-drop-not-counted", SIMULATIONS, "tools/sim/model/nic.cc",
+     "++counters_.scripted_drops;", "",
+     "what an event of a scenario drops is counted"),
 ]
