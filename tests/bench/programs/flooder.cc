@@ -215,7 +215,6 @@ int main(int argc, char** argv) {
     std::fputs("usage: flooder SOCKET KIND UID\n", stderr);
     return 2;
   }
-  uroce::bench::OpenUserfaultfd();
   uroce::bench::BecomeUser(static_cast<uid_t>(std::atoi(argv[3])));
   return uroce::bench::Flood(argv[1], argv[2]);
 }

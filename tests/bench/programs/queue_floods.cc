@@ -3,10 +3,6 @@
 
 #include <fcntl.h>
 #include <infiniband/verbs.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -30,31 +26,18 @@ constexpr uint32_t kArmedQueues = 8'000;
 constexpr uint32_t kStuckPairs = 7'600;  // More queue pairs than a worker has frames.
 constexpr uint64_t kPage = 4096;
 
-int g_userfaultfd = -1;
+/// Device memory of a program that serves no stage: the daemon's copies do not end.
+constexpr uint64_t kDeviceMemory = 0x7e0000000000;
 
-/// Makes a page that even the kernel cannot read: the daemon's copy of it does not end.
-void* MakeStuckPage() {
-  void* const page =
-      mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
-  uffdio_register range{.range = {reinterpret_cast<uint64_t>(page), kPage},
-                        .mode = UFFDIO_REGISTER_MODE_MISSING,
-                        .ioctls = 0};
-  Require(ioctl(g_userfaultfd, UFFDIO_API, &api) == 0 &&
-              ioctl(g_userfaultfd, UFFDIO_REGISTER, &range) == 0,
-          "userfaultfd");
-  return page;
-}
-
-uint32_t RegisterCopied(Program& program, uint32_t device, const void* page) {
+uint32_t RegisterStaged(Program& program, uint32_t device) {
   struct {
     uroce_reg_mr request;
     uroce_mr_segment segment;
   } message{};
-  const auto address = reinterpret_cast<uint64_t>(page);
-  message.request = {program.pds[device], IBV_ACCESS_LOCAL_WRITE, address, kPage, address, 1,
-                     UROCE_NONE};
-  message.segment = {address, kPage, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0};
+  message.request = {
+      program.pds[device], IBV_ACCESS_LOCAL_WRITE, kDeviceMemory, kPage, kDeviceMemory, 1,
+      UROCE_NONE};
+  message.segment = {kDeviceMemory, kPage, UROCE_MR_STAGED, UROCE_NONE, 0, UROCE_WHY_DEVICE, 0};
   const nic::Answer made = program.client.Call(UROCE_REG_MR, message);
   Require(made.error == 0, "REG_MR");
   return made.As<uroce_reg_mr_reply>().lkey;
@@ -86,11 +69,6 @@ void FloodDoorbells(Program& program) {
     if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
     Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
   }
-}
-
-void OpenUserfaultfd() {
-  g_userfaultfd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
-  Require(g_userfaultfd >= 0, "userfaultfd, which needs root");
 }
 
 void MakeManyQueuePairs(Program& program, uint32_t type) {
@@ -136,12 +114,11 @@ void FillChannel(Program& program) {
 }
 
 void StartStuckCopies(Program& program) {
-  void* const page = MakeStuckPage();
   const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
   Require(nic::Lend(program.lend_socket(), nic::LendMemory(), memory.get()).error == 0, "lending");
-  const auto address = reinterpret_cast<uint64_t>(page);
-  const uroce_sge sges[] = {{address, 64, RegisterCopied(program, 0, page)},
-                            {address, 64, RegisterCopied(program, 1, page)}};
+  Require(program.client.Call(UROCE_CREATE_STAGE).error == 0, "CREATE_STAGE");
+  const uroce_sge sges[] = {{kDeviceMemory, 64, RegisterStaged(program, 0)},
+                            {kDeviceMemory, 64, RegisterStaged(program, 1)}};
   const uroce_send_wqe wqe{
       .wr_id = 1, .opcode = IBV_WR_SEND, .flags = UROCE_SEND_SIGNALED, .num_sge = 1};
   for (uint32_t i = 0; i < kStuckPairs; ++i) {
@@ -152,7 +129,9 @@ void StartStuckCopies(Program& program) {
     for (const uint32_t device : {0u, 1u}) {
       QueuePair& its = program.queue_pairs[first + device];
       const QueuePair& peer = program.queue_pairs[first + 1 - device];
-      Require(program.Connect(its.layout.handle, peer.layout.qp_num, device), "connecting");
+      // Without a timeout, since those that find no room for a frame would fail in time.
+      Require(program.Connect(its.layout.handle, peer.layout.qp_num, device, /*timeout=*/0),
+              "connecting");
       uint8_t* const slot = FirstSlot(program, its);
       std::memcpy(slot, &wqe, sizeof(wqe));
       std::memcpy(slot + sizeof(wqe), &sges[device], sizeof(uroce_sge));

@@ -14,13 +14,12 @@ void SayReady();
 
 /// Rings for all queue pairs again and again.
 [[noreturn]] void FloodDoorbells(hostile::Program& program);
-/// Opens the userfaultfd of pages that never come. Needs root.
-void OpenUserfaultfd();
 /// Makes as many queue pairs of a type as a program may have, in RESET.
 void MakeManyQueuePairs(hostile::Program& program, uint32_t type);
 /// Makes thousands of armed completion queues complete while their channel is full.
 void FillChannel(hostile::Program& program);
-/// Makes thousands of queue pairs wait for a copy from memory that cannot be read.
+/// Makes thousands of queue pairs wait for a copy from memory of a device that the program does not
+/// serve.
 void StartStuckCopies(hostile::Program& program);
 
 }  // namespace uroce::bench

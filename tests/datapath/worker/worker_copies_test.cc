@@ -3,18 +3,17 @@
 // not disturb.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/userfaultfd.h>
 #include <rte_mempool.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/stage.h"
 #include "pipeline/datapath/queue/payload.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
@@ -113,40 +112,23 @@ TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
   EXPECT_GT(sent_while_others_waited, 0u);
 }
 
-/// A page of this process: a thread that reads it waits while the object lives.
-class StuckPage {
- public:
-  StuckPage() {
-    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
-    uffdio_register range{.range = {reinterpret_cast<uint64_t>(bytes_), kBytes},
-                          .mode = UFFDIO_REGISTER_MODE_MISSING,
-                          .ioctls = 0};
-    is_stuck_ = ioctl(fd_, UFFDIO_API, &api) == 0 && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
-  }
-  ~StuckPage() {
-    close(fd_);
-    munmap(bytes_, kBytes);
-  }
-  bool is_stuck() const { return is_stuck_; }
-  void* bytes() const { return bytes_; }
-  static constexpr size_t kBytes = 4096;
-
- private:
-  const int fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
-  void* const bytes_ =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  bool is_stuck_ = false;
-};
+/// A stage whose program answers nothing.
+std::unique_ptr<Stage> SilentStage() {
+  const Fd file = *MakeSharedFile("stage", sizeof(uroce_stage));
+  return std::make_unique<Stage>(
+      *GuardedMapping::Make(*MapShared(file.get(), sizeof(uroce_stage)), MappingGuard::kNoOwner));
+}
 
 // More queue pairs than the pool has frames wait for a copy that does not end.
 TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
   constexpr int kPairs = 4200;
-  StuckPage page;
-  if (!page.is_stuck()) GTEST_SKIP() << "no userfaultfd for faults of the kernel: " << errno;
   Session& hostile = bed_.AddSession();
   bed_.StartCopyHelper(hostile);
-  MemoryRegion& stuck = bed_.Register(page.bytes(), StuckPage::kBytes, kAllAccess, MrMode::kCopied);
+  hostile.copy_helper()->SetStage(SilentStage());
+  uint8_t device[64];  // Nobody reads it.
+  MemoryRegion& stuck = bed_.Register(device, sizeof(device), kAllAccess, MrMode::kCopied);
   stuck.session = &hostile;
+  stuck.segments[0].is_staged = stuck.segments[0].may_wait = true;
   const Endpoint::Limits limits{.sq_depth = 4, .rq_depth = 4, .cq_depth = 4, .session = &hostile};
   const uint32_t before = rte_mempool_avail_count(TestPool());
   for (int i = 0; i < kPairs; ++i) {
@@ -161,6 +143,8 @@ TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
     }
   }
   for (int i = 0; i < 1000; ++i) bed_.Turn();
+  EXPECT_EQ(hostile.copy_helper()->stage_counters()->requests, 0u);
+  EXPECT_LT(rte_mempool_avail_count(TestPool()), before) << "the copies hold frames";
   EXPECT_GT(rte_mempool_avail_count(TestPool()), before / 2);
   auto [a, b] = bed_.AddPair();
   for (const MemoryRegion* to : {&to_, &copied_}) {

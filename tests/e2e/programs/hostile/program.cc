@@ -160,7 +160,7 @@ bool Program::StartDatagrams(const QueuePair& queue_pair, uint32_t device) {
 }
 
 // What XRC queue pairs of one half lack is not heard.
-bool Program::Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device) {
+bool Program::Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device, uint8_t timeout) {
   uroce_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
@@ -176,7 +176,7 @@ bool Program::Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device) {
                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   if (!Modify(handle, attr)) return false;
   attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 10;
+  attr.timeout = timeout;
   attr.retry_cnt = attr.rnr_retry = 2;
   attr.max_rd_atomic = 4;
   attr.attr_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |

@@ -60,7 +60,7 @@ class Program {
   bool MakeQueuePair(uint32_t device, uint32_t type);
   bool Modify(uint32_t handle, const uroce_qp_attr& attr);
   /// Connects a queue pair of `device` to one on the other device.
-  bool Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device);
+  bool Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device, uint8_t timeout = 10);
   /// Posts what is in its next slot, and rings.
   void Post(QueuePair& queue_pair);
 
