@@ -125,7 +125,7 @@ TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
   Session& hostile = bed_.AddSession();
   bed_.StartCopyHelper(hostile);
   hostile.copy_helper()->SetStage(SilentStage());
-  uint8_t device[64];  // Nobody reads it.
+  uint8_t device[64];  // No thread reads it.
   MemoryRegion& stuck = bed_.Register(device, sizeof(device), kAllAccess, MrMode::kCopied);
   stuck.session = &hostile;
   stuck.segments[0].is_staged = stuck.segments[0].may_wait = true;
