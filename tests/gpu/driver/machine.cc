@@ -22,6 +22,8 @@ namespace uroce::test_gpu {
 namespace {
 
 std::atomic<Machine*> the_machine{nullptr};
+/// The same, at the end of the process too: its threads use it as long as they last.
+Machine* lasting_machine = nullptr;
 std::atomic<bool> is_fork_child{false};
 std::atomic<bool> has_ended{false};
 
@@ -47,7 +49,8 @@ CUresult Machine::Start() {
   const std::lock_guard lock(start_mutex);
   if (Find() == nullptr) {
     pthread_atfork(nullptr, nullptr, InChild);
-    the_machine = new Machine;
+    lasting_machine = new Machine;
+    the_machine = lasting_machine;
   }
   return kCudaSuccess;
 }
