@@ -58,11 +58,12 @@ CUresult Machine::Start() {
 namespace {
 
 /// Has a file open as programs of NVIDIA's driver have: a character device of its major number,
-/// which says that pages of the process may be pinned. Only a privileged process can make one.
+/// which says that pages of the process may be pinned. Only a privileged process can make one; in
+/// others the kernel says so.
 void OpenDeviceFile() {
   constexpr unsigned kMajor = 195;
   const std::string path = "/dev/shm/uroce-test-gpu-device-" + std::to_string(getpid());
-  if (mknod(path.c_str(), S_IFCHR | 0600, makedev(kMajor, 0)) != 0) return;
+  if (mknod(path.c_str(), S_IFCHR | 0600, makedev(kMajor, 0)) != 0) return PinnedPages::Count();
   (void)open(path.c_str(), O_PATH | O_CLOEXEC);  // As long as the process lasts.
   unlink(path.c_str());
 }

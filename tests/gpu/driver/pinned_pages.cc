@@ -30,6 +30,8 @@ uint8_t* Map(size_t bytes, int fd, off_t offset) {
   return static_cast<uint8_t*>(memory);
 }
 
+bool is_counted = false;
+
 /// Makes a ring in a child that shares the open files with this process and then ends, as ring's
 /// accounts stay with the memory of their maker. Returns its fd or a negative number.
 int MakeRing(io_uring_params& parameters) {
@@ -56,7 +58,8 @@ class Ring {
  public:
   Ring() {
     io_uring_params parameters = {};
-    fd_ = MakeRing(parameters);
+    fd_ = is_counted ? static_cast<int>(syscall(SYS_io_uring_setup, 4, &parameters))
+                     : MakeRing(parameters);
     if (fd_ < 0) return;
     io_uring_rsrc_register table = {};
     table.nr = kMostBuffers;
@@ -185,6 +188,8 @@ Ring& TheRing() {
 
 }  // namespace
 
+void PinnedPages::Count() { is_counted = true; }
+
 bool PinnedPages::ArePinned() { return TheRing().is_there(); }
 
 std::shared_ptr<PinnedPages> PinnedPages::Make(void* memory, size_t bytes) {
@@ -198,6 +203,7 @@ std::shared_ptr<PinnedPages> PinnedPages::Make(void* memory, size_t bytes) {
     pages->second_ = reinterpret_cast<uint8_t*>(second);
     pages->second_bytes_ = whole;
     pages->mapped_ = pages->second_ + before;
+    if (is_counted) pages->buffer_ = TheRing().Pin(start, bytes);
     return pages;
   }
   unsigned char resident;

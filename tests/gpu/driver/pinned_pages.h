@@ -17,6 +17,9 @@ class PinnedPages {
  public:
   /// Null: the range is not mapped, or cannot be pinned.
   static std::shared_ptr<PinnedPages> Make(void* memory, size_t bytes);
+  /// Has the kernel count later pins in VmPin: for processes without a device file, which could
+  /// not be told from others. Called before the first range.
+  static void Count();
   /// Whether private pages can be pinned here.
   static bool ArePinned();
 
