@@ -17,9 +17,11 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -373,6 +375,20 @@ int Reschedule(pid_t thread, uid_t uid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
+/// The threads of this process. While threads of earlier helpers end, the kernel's list may lack
+/// one that lasts: so it is read until two readings agree.
+std::set<pid_t> Threads() {
+  std::set<pid_t> before;
+  for (;;) {
+    std::set<pid_t> now;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      now.insert(std::stoi(task.path().filename()));
+    }
+    if (now == before) return now;
+    before = std::move(now);
+  }
+}
+
 TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to act for another user";
   uint64_t status = 0;
@@ -387,12 +403,12 @@ TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
   EXPECT_TRUE(std::unique_ptr<CopyJob>(done)->succeeded) << "the fd grants it";
   // It begins with the credentials that it keeps: the first job is done after that.
   int found = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    const std::string file = task.path() / "status";
+  for (const pid_t task : Threads()) {
+    const std::string file = "/proc/self/task/" + std::to_string(task) + "/status";
     if (LineOf(file, "Uid:") != "\t0\t0\t0\t61002") continue;
     ++found;
     EXPECT_EQ(LineOf(file, "Gid:"), "\t0\t0\t0\t61003");
-    EXPECT_EQ(Reschedule(std::stoi(task.path().filename()), kAnother.uid), EPERM);
+    EXPECT_EQ(Reschedule(task, kAnother.uid), EPERM);
     EXPECT_EQ(LineOf(file, "Groups:"), "\t ");
     for (const char* set : {"CapInh:", "CapPrm:", "CapEff:"}) {
       EXPECT_EQ(LineOf(file, set), "\t0000000000000000") << set;
