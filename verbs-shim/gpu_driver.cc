@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "verbs-shim/dma_buf.h"
+#include "verbs-shim/memory/maps.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/support.h"
 
@@ -127,7 +128,8 @@ const Driver* FindDriver() {
 
 namespace {
 
-constexpr size_t kPageBytes = 4096;
+using memory::kPageBytes;
+
 constexpr size_t kMostStreams = 32;  // One for each context that programs use with the NIC.
 constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;

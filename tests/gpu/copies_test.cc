@@ -195,7 +195,7 @@ TEST_F(GpuCopiesTest, ACopyWaitsForNoKernelOfTheProgram) {
   EXPECT_TRUE(std::equal(seen.begin(), seen.end(), host_.begin() + 8));
 }
 
-TEST_F(GpuCopiesTest, AfterAResetCopiesHaveANewStream) {
+TEST_F(GpuCopiesTest, AContextThatWasResetGetsAnotherStream) {
   EXPECT_EQ(Write(memory_[0], 100), kSuccess);
   ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), kSuccess);
   EXPECT_NE(Write(memory_[0], 100), kSuccess) << "the memory is gone";
