@@ -25,14 +25,6 @@ bool Holds(const DmaBuf& buffer, uint64_t address, uint64_t length_bytes) {
          length_bytes <= buffer.length_bytes - (address - buffer.start);
 }
 
-/// The mapping that holds the bytes, or null. It stays while a region needs it.
-const DmaBuf* Find(uint64_t address, uint64_t length_bytes) {
-  const shim::MutexLock lock(g_mutex);
-  const DmaBuf* buffer = g_mapped;
-  while (buffer != nullptr && !Holds(*buffer, address, length_bytes)) buffer = buffer->next;
-  return buffer;
-}
-
 /// Begins or ends an access of the CPU. A program may have closed our fd among all that it does not
 /// know, and may have opened another file with its number.
 void Sync(const DmaBuf& buffer, uint64_t flags) {
@@ -114,16 +106,21 @@ void UnmapDmaBuf(DmaBuf* buffer) {
   shim::Free(buffer);
 }
 
-bool IsInDmaBuf(uint64_t address) { return Find(address, 1) != nullptr; }
+const DmaBuf* FindDmaBuf(uint64_t address) {
+  const shim::MutexLock lock(g_mutex);
+  const DmaBuf* buffer = g_mapped;
+  while (buffer != nullptr && !Holds(*buffer, address, 1)) buffer = buffer->next;
+  return buffer;
+}
 
-bool CopyDmaBuf(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes) {
-  const DmaBuf* const buffer = Find(address, length_bytes);
-  if (buffer == nullptr) return false;
+bool CopyDmaBuf(const DmaBuf& buffer, bool to_device, uint64_t address, uint8_t* host,
+                uint64_t length_bytes) {
+  if (!Holds(buffer, address, length_bytes)) return false;
   auto* const there = reinterpret_cast<uint8_t*>(address);
   const uint64_t direction = to_device ? DMA_BUF_SYNC_WRITE : DMA_BUF_SYNC_READ;
-  Sync(*buffer, DMA_BUF_SYNC_START | direction);
+  Sync(buffer, DMA_BUF_SYNC_START | direction);
   memcpy(to_device ? there : host, to_device ? host : there, length_bytes);
-  Sync(*buffer, DMA_BUF_SYNC_END | direction);
+  Sync(buffer, DMA_BUF_SYNC_END | direction);
   return true;
 }
 

@@ -26,11 +26,13 @@ DmaBuf* MapDmaBuf(int fd, uint64_t offset, uint64_t length_bytes, bool writes, u
 /// The caller has ended the region: no copy is under way.
 void UnmapDmaBuf(DmaBuf* buffer);
 
-/// Whether `address` is in a mapping of MapDmaBuf. Any thread.
-bool IsInDmaBuf(uint64_t address);
-/// Copies between `host` and `address` of a mapped DMA-buf, between the calls by which its driver
-/// makes the bytes coherent. No byte of a later copy becomes visible before these. False: not all
-/// of it is mapped. The thread that serves the stage.
-bool CopyDmaBuf(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes);
+/// The mapping of MapDmaBuf that holds `address`, or null. It stays while a region needs it. Any
+/// thread.
+const DmaBuf* FindDmaBuf(uint64_t address);
+/// Copies between `host` and `address` of `buffer`, between the calls by which its driver makes the
+/// bytes coherent. No byte of a later copy becomes visible before these. False: not all of it is
+/// mapped. The thread that serves the stage.
+bool CopyDmaBuf(const DmaBuf& buffer, bool to_device, uint64_t address, uint8_t* host,
+                uint64_t length_bytes);
 
 }  // namespace uroce::gpu

@@ -295,10 +295,10 @@ Residence FindMemory(uint64_t address, uint64_t length_bytes) {
 // ---- Copies ----
 
 int Copies::Begin(bool to_device, uint64_t address, uint8_t* host, uint64_t length_bytes) {
-  if (IsInDmaBuf(address)) {
+  if (const DmaBuf* const buffer = FindDmaBuf(address); buffer != nullptr) {
     const int result = Finish();
     if (result != kSuccess) return result;
-    return CopyDmaBuf(to_device, address, host, length_bytes) ? kSuccess : kInvalidValue;
+    return CopyDmaBuf(*buffer, to_device, address, host, length_bytes) ? kSuccess : kInvalidValue;
   }
   if (driver_ == nullptr || !IsDeviceMemory(*driver_, address)) return kInvalidValue;
   return BeginByDriver(to_device, address, host, length_bytes);

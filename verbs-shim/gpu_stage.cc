@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "pipeline/shm/abi/uroce_stage.h"
 #include "pipeline/shm/rings/shared_word.h"
@@ -157,9 +158,12 @@ int OpenStage(DaemonConnection& connection, uint64_t address) {
   if (error != 0) return error;
   constexpr size_t kLine = 64;
   void* memory = nullptr;
-  if (posix_memalign(&memory, kLine, sizeof(Server)) != 0) return ENOMEM;
-  error = StartThread(*new (memory) Server(connection, *stage, address));
-  if (error != 0) shim::Log("no thread for device memory: errno %d", error);
+  error = posix_memalign(&memory, kLine, sizeof(Server));
+  if (error == 0) error = StartThread(*new (memory) Server(connection, *stage, address));
+  if (error == 0) return 0;
+  shim::Log("no thread for device memory: errno %d", error);
+  free(memory);
+  munmap(stage, sizeof(uroce_stage));
   return error;
 }
 

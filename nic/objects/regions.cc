@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/objects/regions.h"
 
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 
@@ -19,7 +20,6 @@
 #include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/memory/stage.h"
-#include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
@@ -353,15 +353,18 @@ void TraceRegistration(const MemoryObject& memory) {
                    memory.pd->number());
 }
 
+absl::Status Duplicate(const Fd& fd, Fd& copy) {
+  copy = Fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  return copy ? absl::OkStatus() : absl::ErrnoToStatus(errno, "mr: stage");
+}
+
 }  // namespace
 
 // The file is new, so that no lock of it is held. The helper's thread unmaps it.
 absl::Status Regions::CreateStage(Fd& file) {
   datapath::CopyHelper* const helper = core_.session().copy_helper();
   if (helper == nullptr) return Refuse("a stage needs /proc/self/mem first");
-  if (helper->stage_counters() != nullptr) {
-    return absl::FailedPreconditionError("mr: the program has a stage");
-  }
+  if (helper->stage_counters() != nullptr) return Duplicate(stage_, file);
   absl::StatusOr<Fd> made = MakeSharedFile("uroce-stage", sizeof(uroce_stage));
   if (!made.ok()) return made.status();
   KeepPages(made->get());
@@ -373,8 +376,8 @@ absl::Status Regions::CreateStage(Fd& file) {
     return status;
   }
   helper->SetStage(std::make_unique<datapath::Stage>(*std::move(guarded)));
-  file = *std::move(made);
-  return absl::OkStatus();
+  stage_ = *std::move(made);
+  return Duplicate(stage_, file);
 }
 
 Regions::Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,

@@ -19,6 +19,7 @@
 #include "nic/objects/program_core.h"
 #include "nic/objects/resources.h"
 #include "pipeline/datapath/memory/memory_keys.h"
+#include "pipeline/os/fd.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/os/side_thread.h"
 #include "pipeline/shm/abi/uroce_commands.h"
@@ -157,8 +158,8 @@ class Regions : public ProgramPart {
   Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,
           RemappedRegions& remapped);
 
-  /// Makes the stage of the program's device memory; `file` is for the program. Errors:
-  /// InvalidArgument, FailedPrecondition, ResourceExhausted.
+  /// Makes the stage of the program's device memory, if it has none. `file` is for the program,
+  /// which asks again if it had no room for the fd. Errors: InvalidArgument, ResourceExhausted.
   absl::Status CreateStage(Fd& file);
   /// Checks a region and finds the memory behind its segments.
   absl::StatusOr<std::unique_ptr<MemoryObject>> Plan(const uroce_reg_mr& request,
@@ -208,6 +209,7 @@ class Regions : public ProgramPart {
   std::shared_ptr<Quota> mr_parts_;  ///< Each region counts its own parts.
   HandleTable<MemoryObject> mrs_;
   std::vector<std::unique_ptr<MemoryObject>> hidden_;  ///< By rising copies_begun.
+  Fd stage_;
 };
 
 /// Whether the region's pages are to be populated before it is published. Not for few pages of

@@ -224,8 +224,8 @@ struct uroce_trim_segment {
 };
 
 /* CREATE_STAGE: the program's stage (uroce_stage.h), needed before the first REG_MR with a staged
- * segment. A program has one. No body, and no reply but the fd: a sealed memfd that holds a
- * uroce_stage. Needs UROCE_LEND_MEMORY first. */
+ * segment. A program has one: a second command gives another fd of it. No body, and no reply but
+ * the fd: a sealed memfd that holds a uroce_stage. Needs UROCE_LEND_MEMORY first. */
 
 /* REG_MR: the region [addr, addr + length) as a list of segments, in rising order of address,
  * without gaps. A region may have UROCE_MAX_MR_PARTS segments. When it has more than

@@ -86,6 +86,12 @@ class EndedProgramsTest(unittest.TestCase):
         pair.wait_for_progress()
         pair.stop()
 
+    def test_a_program_without_a_free_fd_or_thread_tries_again(self):
+        pair = self.start("late-target")
+        self.assertIn("no fd: Too many open files\n", pair.target.output())
+        self.assertIn("no thread: Resource temporarily unavailable\n", pair.target.output())
+        pair.stop()
+
     def test_a_fork_child_takes_nothing_from_its_parent(self):
         pair = self.start()
         pair.do("fork")

@@ -6,14 +6,18 @@
 //               renames the file then: do-fork, do-child-end, do-reset, do-destroy, do-free,
 //               do-scribble, do-exit (at once), do-end (deregisters first).
 //   own-target  has it in a context of cuCtxCreate.
+//   late-target registers it first while all fds are in use, then while no thread can start, and
+//               prints what these two answer.
 //   requester   writes a pattern, reads it and compares, until the file "stop" is there. Prints
 //               "N rounds" now and then, in the end "done", or "failed: STATUS"; exit status 1:
 //               bytes differ. TIMEOUT is that of its ACKs (4.096 us * 2^TIMEOUT).
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +25,9 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "pipeline/shm/abi/uroce_stage.h"
 #include "tests/gpu/verbs/api.h"
 #include "tests/gpu/verbs/end.h"
 
@@ -93,13 +99,54 @@ void Scribble() {
   }).detach();
 }
 
+/// All fds of the process are in use while this lasts.
+class FullFds {
+ public:
+  FullFds() {
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) fds_.push_back(fd);
+  }
+  ~FullFds() {
+    for (const int fd : fds_) close(fd);
+  }
+  FullFds(const FullFds&) = delete;
+  FullFds& operator=(const FullFds&) = delete;
+
+ private:
+  std::vector<int> fds_;
+};
+
+/// While this lasts, the process has room for a stage, and not for a thread's stack besides.
+class FullAddressSpace {
+ public:
+  FullAddressSpace() {
+    constexpr rlim_t kRoom = sizeof(uroce_stage) + (1 << 20);
+    getrlimit(RLIMIT_AS, &former_);
+    unsigned long pages = 0;
+    std::FILE* const file = std::fopen("/proc/self/statm", "r");
+    if (file == nullptr || std::fscanf(file, "%lu", &pages) != 1) std::exit(2);
+    std::fclose(file);
+    const rlimit little = {pages * sysconf(_SC_PAGESIZE) + kRoom, former_.rlim_max};
+    setrlimit(RLIMIT_AS, &little);
+  }
+  ~FullAddressSpace() { setrlimit(RLIMIT_AS, &former_); }
+  FullAddressSpace(const FullAddressSpace&) = delete;
+  FullAddressSpace& operator=(const FullAddressSpace&) = delete;
+
+ private:
+  rlimit former_{};
+};
+
 class Target {
  public:
-  Target(const char* device, std::string directory, bool has_own_context)
+  Target(const char* device, std::string directory, const std::string& role)
       : end_(device), directory_(std::move(directory)) {
     context_ = UsePrimary(0);
-    if (has_own_context) Check(TheApi().cuCtxCreate(&context_, 0, 0), "cuCtxCreate");
+    if (role == "own-target") Check(TheApi().cuCtxCreate(&context_, 0, 0), "cuCtxCreate");
     Check(TheApi().cuMemAlloc(&memory_, kBytes), "cuMemAlloc");
+    if (role == "late-target") {
+      TryWith<FullFds>("no fd");
+      TryWith<FullAddressSpace>("no thread");
+    }
     mr_ = end_.Register(memory_, kBytes);
     if (mr_ == nullptr) {
       std::perror("ibv_reg_mr");
@@ -125,6 +172,18 @@ class Target {
   }
 
  private:
+  /// Prints what a registration answers while `Obstacle` lasts.
+  template <typename Obstacle>
+  void TryWith(const char* what) {
+    int error = 0;
+    {
+      const Obstacle obstacle;
+      if (end_.Register(memory_, kBytes) == nullptr) error = errno;
+    }
+    std::printf("%s: %s\n", what, std::strerror(error));
+    std::fflush(stdout);
+  }
+
   bool Takes(const char* what) {
     const std::string asked = directory_ + "/do-" + what;
     if (!Exists(asked)) return false;
@@ -213,8 +272,9 @@ int Main(int argc, char** argv) {
   if (role == "requester") {
     return Request(argv[2], argv[3], static_cast<uint8_t>(argc > 4 ? std::atoi(argv[4]) : 14));
   }
-  if (role != "target" && role != "own-target") {
-    std::fprintf(stderr, "usage: transfers target|own-target|requester DEVICE DIRECTORY\n");
+  if (role != "target" && role != "own-target" && role != "late-target") {
+    std::fprintf(stderr,
+                 "usage: transfers target|own-target|late-target|requester DEVICE DIRECTORY\n");
     return 2;
   }
   const std::string missing = LoadApi();
@@ -222,7 +282,7 @@ int Main(int argc, char** argv) {
     std::printf("no GPU: %s\n", missing.c_str());
     return 3;
   }
-  return Target(argv[2], argv[3], role == "own-target").Run();
+  return Target(argv[2], argv[3], role).Run();
 }
 
 }  // namespace
