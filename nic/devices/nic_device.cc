@@ -65,6 +65,10 @@ void NicDevice::ConfigureCongestion() {
   datapath_.SetCongestionOfPriorities(CongestionOfPriorities(config_), line_bps);
 }
 
+bool NicDevice::IsEcnCapable(uint8_t traffic_class) const {
+  return nic::IsEcnCapable(config_, traffic_class);
+}
+
 void NicDevice::SetCongestion(const CongestionConfig& config) {
   config_.congestion = config;
   ConfigureCongestion();

@@ -89,6 +89,7 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   bool link_up() const override { return info_.link_up; }
   int wire() const override { return config_.cable() ? config_.cable()->cable : -1; }
   bool at_switch() const override { return config_.at_switch() != nullptr; }
+  bool IsEcnCapable(uint8_t traffic_class) const override;
   bool is_host() const override { return is_host_; }
   std::optional<Mac> peer_mac() const override { return info_.peer_mac; }
   int InterfaceOf(uint16_t vlan_id) const override {

@@ -64,6 +64,8 @@ class NetDevice {
   virtual int wire() const = 0;
   /// Whether the device is attached to one of the daemon's switches.
   virtual bool at_switch() const { return false; }
+  /// Whether switches may mark packets of this traffic class instead of dropping them.
+  virtual bool IsEcnCapable(uint8_t /*traffic_class*/) const { return false; }
   /// Whether the daemon itself is the port's host on its Ethernet: if there is no kernel interface,
   /// or if the settings say so.
   virtual bool is_host() const = 0;

@@ -30,15 +30,22 @@ uint8_t TrafficClassOf(std::span<const uint8_t> frame, const wire::FrameView& vi
   return (view.is_ipv6 ? in_ipv6 : ip[1]) & kDscpMask;
 }
 
-wire::HeaderTemplate TemplateOf(const Mac& source, const Mac& destination, const cm::Route& route) {
+/// MADs are few, repeated by timers, and share the queues of data. A switch that marks the data of
+/// a queue drops the packets without ECT behind them, so MADs have ECT where data have it.
+uint8_t TrafficClassFor(const NetDevice& device, uint8_t traffic_class) {
+  return device.IsEcnCapable(traffic_class) ? wire::EcnCapable(traffic_class) : traffic_class;
+}
+
+wire::HeaderTemplate TemplateOf(const NetDevice& device, const Mac& destination,
+                                const cm::Route& route) {
   const uint16_t vlan_id = cm::VlanOf(route);
   return wire::HeaderTemplate(
-      {.source_mac = source,
+      {.source_mac = device.mac(),
        .destination_mac = destination,
        .vlan_tci = vlan_id == 0 ? uint16_t{0} : VlanTci(vlan_id, route.sl),
        .source = route.local,
        .destination = route.remote,
-       .traffic_class = route.traffic_class,
+       .traffic_class = TrafficClassFor(device, route.traffic_class),
        .hop_limit = route.hop_limit,
        .flow_label = route.flow_label,
        .udp_source_port = wire::UdpSourcePort(route.flow_label, wire::kGsiQpn, wire::kGsiQpn),
@@ -203,7 +210,7 @@ void Gsi::ForgetUnused() {
 bool Gsi::SendTo(const Mac& mac, const cm::Route& route, const Mad& mad) {
   const Port& port = ports_.at(cm::DeviceOf(route));
   if (!port.channel->has_room()) return false;
-  const wire::HeaderTemplate path = TemplateOf(port.device->mac(), mac, route);
+  const wire::HeaderTemplate path = TemplateOf(*port.device, mac, route);
   FrameBytes buffer;
   port.channel->Send(WriteFrame(path, mad, wire::Psn(psn_++), identification_++, buffer));
   return true;

@@ -21,6 +21,14 @@ inline constexpr size_t kMaxTrailerBytes = 3 + 4;
 /// Flows then spread over paths and queues, and the datagrams of one flow stay in order.
 inline constexpr uint16_t kPortOfEachDatagram = 0;
 
+/// The traffic class with ECT(0): switches may mark the packet instead of dropping it. The DSCP
+/// stays.
+constexpr uint8_t EcnCapable(uint8_t traffic_class) {
+  constexpr uint8_t kEcnMask = 3;
+  constexpr uint8_t kEct0 = 2;
+  return static_cast<uint8_t>((traffic_class & ~kEcnMask) | kEct0);
+}
+
 /// The addresses of one path, and the fixed fields of its packets. Both GIDs are IPv4
 /// (::ffff:a.b.c.d) or both are IPv6.
 struct HeaderTemplateConfig {

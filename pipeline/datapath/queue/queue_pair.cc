@@ -72,13 +72,8 @@ namespace {
 constexpr size_t kHotBytes = 19 * UROCE_LINE;
 static_assert(kHotBytes <= sizeof(QueuePair));
 
-// With congestion control switches mark packets instead of dropping them: ECT(0). The program's
-// DSCP stays.
 uint8_t TrafficClassOf(const Path& path) {
-  constexpr uint8_t kEcnMask = 3;
-  constexpr uint8_t kEct0 = 2;
-  const auto dscp = static_cast<uint8_t>(path.traffic_class & ~kEcnMask);
-  return path.ecn_capable ? dscp | kEct0 : path.traffic_class;
+  return path.ecn_capable ? wire::EcnCapable(path.traffic_class) : path.traffic_class;
 }
 
 }  // namespace

@@ -15,7 +15,6 @@ namespace uroce::datapath {
 namespace {
 
 constexpr std::array<uint8_t, 16> kCnpPayload{};
-constexpr uint8_t kEct0 = 2;
 constexpr uint32_t kPriorityShift = 13;
 /// The traffic class of a decoded frame, which the path of its sender may not share.
 uint8_t TrafficClassOf(const rte_mbuf* frame, const wire::FrameView& view) {
@@ -42,7 +41,7 @@ wire::HeaderTemplateConfig HeadersOf(const QueuePair& qp, const wire::Packet& pa
           .vlan_tci = static_cast<uint16_t>(tag),
           .source = packet.destination,
           .destination = packet.source,
-          .traffic_class = static_cast<uint8_t>(settings.cnp_dscp << 2 | kEct0),
+          .traffic_class = wire::EcnCapable(static_cast<uint8_t>(settings.cnp_dscp << 2)),
           .hop_limit = qp.path().hop_limit,
           .udp_source_port = wire::UdpSourcePort(0, qp.qpn(), peer),
           .dest_qpn = peer,

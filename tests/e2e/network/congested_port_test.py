@@ -6,7 +6,7 @@ import unittest
 
 from labs.congested_lab import CongestedLab, RedPort
 from labs.flows import Flows
-from labs.lab import LONG
+from labs.lab import LONG, find_list
 from labs.process import wait_until
 from labs.programs import DataCheck, seed
 from labs.switch_lab import SwitchLab
@@ -117,6 +117,20 @@ class SwitchPortTest(CongestedPort, unittest.TestCase):
     """--switch, whose link to the receiver is slow."""
 
     make_lab = staticmethod(switch_lab)
+
+    def test_selective_repeat_stays_agreed(self):
+        """MADs are marked as data are, and not dropped instead."""
+        lab = self.lab_of(4, "dcqcn")
+        flows = self.start(lab, WRITE, (1, 2, 3, 4))
+
+        def agreed():
+            asked = lab.hosts[RECEIVER].dump("stat")["peers"]["questions_sent"]
+            recoveries = [qp["recovery"] for qp in find_list(lab.hosts[RECEIVER].dump("qp"))]
+            # Each of eight ends has asked again since the port is full.
+            return asked >= 40 and recoveries == 8 * ["selective"]
+
+        wait_until(agreed, "selective repeat everywhere")
+        self.assertTrue(flows.running())
 
 
 if __name__ == "__main__":

@@ -121,6 +121,22 @@ TEST_F(GsiTest, ADatagramArrivesWithTheWayBack) {
   EXPECT_EQ(received_[0].mad, MadOf(kClass));
 }
 
+// Without ECT a switch drops packets where it marks those of the queue pairs.
+TEST_F(GsiTest, DatagramsAreEcnCapableWhereTheDeviceReactsToMarks) {
+  const auto sent_class = [&](uint8_t given) {
+    cm::Route route = RouteTo("10.1.0.1");
+    route.traffic_class = given;
+    EXPECT_TRUE(Send(route));
+    const std::vector<Sent> sent = TakeSent();
+    return sent.at(0).frame[sent.at(0).view.ip_offset + 1];
+  };
+  EXPECT_EQ(sent_class(0), 0);
+  EXPECT_EQ(sent_class(0x69), 0x69);
+  device_.is_ecn_capable = true;
+  EXPECT_EQ(sent_class(0), 2);
+  EXPECT_EQ(sent_class(0x69), 0x6a);
+}
+
 TEST_F(GsiTest, ATaggedDatagramOfIpv6ArrivesWithItsVlan) {
   EXPECT_TRUE(other_channel_.Bring(GoodFrame({.source_mac = MacOf(9),
                                               .destination_mac = MacOf(0xa1),

@@ -84,6 +84,7 @@ class TestDevice final : public NetDevice {
   bool link_up() const override { return has_link; }
   int wire() const override { return wire_number; }
   bool at_switch() const override { return is_at_switch; }
+  bool IsEcnCapable(uint8_t) const override { return is_ecn_capable; }
   bool is_host() const override { return has_host; }
   int InterfaceOf(uint16_t vlan_id) const override {
     const auto found = interfaces.find(vlan_id);
@@ -97,6 +98,7 @@ class TestDevice final : public NetDevice {
   int wire_number = -1;
   bool is_at_switch = false;
   bool has_host = false;
+  bool is_ecn_capable = false;
   std::map<uint16_t, int> interfaces;  ///< By VLAN.
   std::vector<Route> own_routes;
   std::optional<Mac> mac_of_peers;  ///< Of a port whose kernel resolves neighbours itself.

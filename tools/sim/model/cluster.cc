@@ -149,7 +149,7 @@ void Cluster::Join(QueuePair& pair, QueuePair& peer, uint32_t connection) {
       .destination_mac = MacOf(peer.nic->host()),
       .source = AddressOf(pair.nic->host()),
       .destination = AddressOf(peer.nic->host()),
-      .traffic_class = static_cast<uint8_t>(pair.nic->environment().reacts() ? kEct0 : 0),
+      .traffic_class = pair.nic->environment().reacts() ? wire::EcnCapable(0) : uint8_t{0},
       .udp_source_port = wire::UdpSourcePort(0, pair.qpn, peer.qpn),
       .dest_qpn = peer.qpn};
   std::array<uint8_t, 2 * wire::kMaxHeaderBytes> bytes{};

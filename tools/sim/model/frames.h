@@ -35,9 +35,6 @@ constexpr Gid AddressOf(uint32_t host) {
   return address;
 }
 
-/// The ECN field of packets whose flow reacts to marks.
-inline constexpr uint8_t kEct0 = 2;
-
 /// One packet. Its holder owns it: an adapter, the network, or a queue pair that keeps it behind a
 /// hole.
 struct PacketFrame {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pipeline/transport/pacing.h"
+#include "pipeline/wire/encode.h"
 
 namespace uroce::tools::sim {
 namespace {
@@ -194,7 +195,7 @@ bool Nic::SendCnp(Nanos now) {
   ++counters_.cnps_sent;
   PacketFrame& frame = FrameFor(pair, {.opcode = wire::Opcode::kCnp}, kCnpPayloadBytes);
   frame.bytes[PacketFrame::kIpOffset + 1] =
-      static_cast<uint8_t>(environment_.settings.np.cnp_dscp << 2 | kEct0);
+      wire::EcnCapable(static_cast<uint8_t>(environment_.settings.np.cnp_dscp << 2));
   Launch(frame, now);
   return true;
 }
