@@ -156,6 +156,10 @@ BUGS = [
      "device->gids().Find({path.destination, path.vlan_id});",
      "device->gids().Find({path.destination, 0});",
      "a peer in this daemon is found in its own VLAN only"),
+    ("mads-without-ect", PATHS, "nic/paths/gsi.cc",
+     "device.IsEcnCapable(traffic_class) ? wire::EcnCapable(traffic_class) : traffic_class",
+     "device.IsEcnCapable(traffic_class) ? traffic_class : traffic_class",
+     "MADs have ECT where data have it"),
     ("any-capability-answer-accepted", PEERS, "nic/peers/capability_negotiation.cc",
      "found->second.transaction_id != 0 &&\n"
      "                          found->second.transaction_id == mad.transaction_id;",
@@ -247,5 +251,11 @@ BUGS = [
      "a frame of a file is no longer than its block"),
     ("scripted-drop-not-counted", SIMULATIONS, "tools/sim/model/nic.cc",
      "++counters_.scripted_drops;", "",
-     "what an event of a scenario drops is counted"),
+     "[sim.event] what an event of a scenario drops is counted"),
+    ("selective-repeat-of-one-end", SIMULATIONS, "tools/sim/model/cluster.cc",
+     "own.selective_repeat && other.selective_repeat", "own.selective_repeat",
+     "[sim.repeat.one] where one end lacks selective repeat both go back N"),
+    ("losses-are-no-drops-of-their-link", SIMULATIONS, "tools/sim/model/run.cc",
+     " + counters.down_drops + counters.losses;", " + counters.down_drops;",
+     "[sim.number.drops] the drops of a link are all frames that it lost"),
 ]

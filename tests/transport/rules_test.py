@@ -10,9 +10,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 LISTS = [HERE / "rules.txt", TESTS / "datapath/rules.txt", TESTS / "nic/cm/rules.txt",
-         TESTS / "congestion/rules.txt"]
+         TESTS / "congestion/rules.txt", TESTS / "tools/sim/rules.txt"]
 SOURCES = [source for room in ["transport", "wire", "golden", "datapath", "nic/cm", "congestion",
-                              "networks"]
+                              "networks", "tools/sim"]
            for source in (TESTS / room).rglob("*_test.cc")]
 TEST = re.compile(r"((?://.*\n)+)TEST(?:_F|_P)?\((\w+), (\w+)\)")
 IDS = re.compile(r"// \[([\w.\s-]+)\]")

@@ -38,6 +38,7 @@ void MarkAbove(RunPlan& plan, uint32_t bytes) {
       .on = true, .min_bytes = bytes, .max_bytes = bytes, .max_probability = 1};
 }
 
+// [sim.time]
 TEST(SimRun, AFlowAloneTakesTheTimeOfItsBits) {
   for (const Operation operation : {Operation::kWrite, Operation::kRead, Operation::kSend}) {
     RunPlan plan = Star(2);
@@ -51,6 +52,7 @@ TEST(SimRun, AFlowAloneTakesTheTimeOfItsBits) {
   }
 }
 
+// [sim.time.idle]
 TEST(SimRun, IdleTimeIsTheSumOfBitsAndDelays) {
   RunPlan plan = Star(2);
   // One packet of 1,000 bytes: Ethernet, IP, UDP, BTH, ICRC, FCS, preamble and gap are 82 bytes
@@ -60,27 +62,34 @@ TEST(SimRun, IdleTimeIsTheSumOfBitsAndDelays) {
   EXPECT_EQ(time.count(), static_cast<int64_t>(bits / 10) + 4'000);
 }
 
-TEST(SimRun, ALostPacketAloneIsSentAgain) {
+/// A transfer whose 20th packet is lost, between NICs that repeat selectively or do not.
+Totals WithALoss(bool sender_repeats_selectively, bool receiver_repeats_selectively) {
   RunPlan plan = Star(2);
+  plan.network.hosts[0].nic.selective_repeat = sender_repeats_selectively;
+  plan.network.hosts[1].nic.selective_repeat = receiver_repeats_selectively;
   plan.flows = {{.from = 0, .to = 1, .bytes = 1'000'000}};
   plan.packet_events = {{.flow = 0, .packet = 20, .is_lost = true}};
   const Results results = RunOf(plan);
   EXPECT_EQ(results.totals.scripted_drops, 1u);
-  EXPECT_EQ(results.totals.retransmitted, 1u);
   EXPECT_EQ(results.groups[0].finished, 1u);
+  return results.totals;
 }
 
-TEST(SimRun, GoBackNSendsAllBehindALossAgain) {
-  RunPlan plan = Star(2);
-  plan.network.hosts[1].nic.selective_repeat = false;
-  plan.flows = {{.from = 0, .to = 1, .bytes = 1'000'000}};
-  plan.packet_events = {{.flow = 0, .packet = 20, .is_lost = true}};
-  const Results results = RunOf(plan);
-  EXPECT_GT(results.totals.retransmitted, 1u);
-  EXPECT_EQ(results.totals.sequence_naks, 1u);
-  EXPECT_EQ(results.groups[0].finished, 1u);
+// [sim.repeat.both sim.repeat.one sim.event]
+TEST(SimRun, ALostPacketAloneIsSentAgainWhereBothEndsRepeatSelectively) {
+  EXPECT_EQ(WithALoss(true, true).retransmitted, 1u);
+  const Totals neither = WithALoss(false, false);
+  EXPECT_GT(neither.retransmitted, 1u);
+  for (const bool sender : {true, false}) {
+    const Totals one = WithALoss(sender, !sender);
+    EXPECT_EQ(one.retransmitted, neither.retransmitted) << "sender " << sender;
+    EXPECT_EQ(one.sequence_naks, 1u);
+    EXPECT_EQ(one.kept, 0u);
+    EXPECT_EQ(one.probes + one.timeouts, 0u);
+  }
 }
 
+// [sim.repeat.read]
 TEST(SimRun, TheLastPacketOfAReadThatIsLostIsAskedForAgain) {
   RunPlan plan = Star(2);
   plan.flows = {{.from = 0, .to = 1, .operation = Operation::kRead, .bytes = 40'960}};
@@ -91,6 +100,7 @@ TEST(SimRun, TheLastPacketOfAReadThatIsLostIsAskedForAgain) {
   EXPECT_GT(results.totals.timeouts + results.totals.probes, 0u);
 }
 
+// [sim.mark.agreed sim.event]
 TEST(SimRun, AMarkSlowsItsFlowWhereBothEndsAgree) {
   const auto cnps = [](bool answers, bool reacts) {
     RunPlan plan = Star(2, congestion::Profile::kDcqcn);
@@ -109,6 +119,7 @@ TEST(SimRun, AMarkSlowsItsFlowWhereBothEndsAgree) {
   EXPECT_LT(cnps(true, false).second, usual.second);
 }
 
+// [sim.mark.queue sim.number.goodput]
 TEST(SimRun, MarksKeepTheQueueShortAndSharesEqual) {
   RunPlan plan = Star(5, congestion::Profile::kDcqcn);
   MarkAbove(plan, 50'000);
@@ -123,6 +134,7 @@ TEST(SimRun, MarksKeepTheQueueShortAndSharesEqual) {
   EXPECT_GT(results.totals.cnps, 0u);
 }
 
+// [sim.pfc]
 TEST(SimRun, PfcLosesNothing) {
   RunPlan plan = Star(9);
   fabric::SwitchConfig& config = plan.network.switches[0].config;
@@ -139,6 +151,7 @@ TEST(SimRun, PfcLosesNothing) {
   EXPECT_FALSE(results.is_deadlocked);
 }
 
+// [sim.buffer]
 TEST(SimRun, AFullBufferDropsAndAllArrivesAllTheSame) {
   RunPlan plan = Star(9);
   plan.network.switches[0].config.buffer_bytes = 100'000;
@@ -149,6 +162,7 @@ TEST(SimRun, AFullBufferDropsAndAllArrivesAllTheSame) {
   EXPECT_EQ(results.groups[0].finished, 8u);
 }
 
+// [sim.loss sim.number.drops]
 TEST(SimRun, LinesLoseTheirPart) {
   RunPlan plan = Star(2);
   for (Network::Host& host : plan.network.hosts) host.link.loss = 0.01;
@@ -158,8 +172,14 @@ TEST(SimRun, LinesLoseTheirPart) {
   const double part = static_cast<double>(results.totals.losses) /
                       static_cast<double>(results.totals.packet_events);
   EXPECT_NEAR(part, 0.01, 0.003);
+  // Of the link to the receiver, which has no other drops.
+  const auto to_receiver = std::ranges::find(results.links, "s0 -> h1", &LinkResult::name);
+  ASSERT_NE(to_receiver, results.links.end());
+  EXPECT_NEAR(static_cast<double>(to_receiver->drops) / static_cast<double>(to_receiver->frames),
+              0.01, 0.003);
 }
 
+// [sim.late]
 TEST(SimRun, LateFramesAreNotLost) {
   RunPlan plan = Star(2);
   plan.network.hosts[1].nic.reorder = 0.05;
@@ -170,6 +190,7 @@ TEST(SimRun, LateFramesAreNotLost) {
   EXPECT_GT(results.totals.reordered, 20u);
 }
 
+// [sim.gone]
 TEST(SimRun, APeerThatIsGoneFailsItsFlow) {
   RunPlan plan = Star(2);
   plan.duration = Nanos(2'000'000'000);
@@ -182,6 +203,7 @@ TEST(SimRun, APeerThatIsGoneFailsItsFlow) {
   EXPECT_GT(results.totals.down_drops + results.totals.no_path, 0u);
 }
 
+// [sim.way]
 TEST(SimRun, ALinkThatFailsSendsFramesTheOtherWay) {
   RunPlan plan = Star(2);
   plan.network.switches.assign(4, plan.network.switches[0]);
@@ -197,6 +219,7 @@ TEST(SimRun, ALinkThatFailsSendsFramesTheOtherWay) {
   }
 }
 
+// [sim.pfc.deadlock]
 TEST(SimRun, PausesInACircleAreADeadlock) {
   RunPlan plan = Star(5);
   plan.network.switches.assign(5, {"s", {.buffer_bytes = 4'000'000}});
@@ -214,6 +237,7 @@ TEST(SimRun, PausesInACircleAreADeadlock) {
   EXPECT_FALSE(RunOf(plan).is_deadlocked);
 }
 
+// [sim.flow.after]
 TEST(SimRun, AFlowWaitsForThoseBeforeIt) {
   RunPlan plan = Star(3);
   plan.flows = {{.from = 0, .to = 1, .bytes = 1'000'000, .then = {1}},
@@ -226,6 +250,7 @@ TEST(SimRun, AFlowWaitsForThoseBeforeIt) {
             static_cast<int64_t>(std::llround(results.groups[0].last_end_us * 1e3)));
 }
 
+// [sim.same]
 TEST(SimRun, TheSamePlanGivesTheSameResults) {
   RunPlan plan = Star(9, congestion::Profile::kDelay);
   MarkAbove(plan, 50'000);
@@ -241,6 +266,7 @@ TEST(SimRun, TheSamePlanGivesTheSameResults) {
   EXPECT_NE(JsonOf(head, RunOf(plan)), JsonOf(head, RunOf(other)));
 }
 
+// [sim.flow.pairs]
 TEST(SimRun, QueuePairsAreUsedAgain) {
   RunPlan plan = Star(2);
   for (uint32_t i = 0; i < 1'000; ++i) {
@@ -254,6 +280,7 @@ TEST(SimRun, QueuePairsAreUsedAgain) {
 
 // ---- numbers ----
 
+// [sim.number.quantile]
 TEST(SimResults, QuantilesAreOfTheNearestRank) {
   std::vector<double> values;
   for (int i = 1; i <= 1'000; ++i) values.push_back(i);
@@ -266,11 +293,13 @@ TEST(SimResults, QuantilesAreOfTheNearestRank) {
   EXPECT_EQ(QuantilesOf({}).count, 0u);
 }
 
+// [sim.number.jain]
 TEST(SimResults, JainIsOneForEqualShares) {
   EXPECT_DOUBLE_EQ(JainIndex({3, 3, 3}), 1);
   EXPECT_DOUBLE_EQ(JainIndex({1, 0, 0, 0}), 0.25);
 }
 
+// [sim.number.interval]
 TEST(SimResults, IntervalsAreThoseOfStudent) {
   // Of 1, 2 and 3: s = 1, t(2) = 4.303.
   const Estimate estimate = EstimateOf({1, 2, 3});
@@ -279,6 +308,7 @@ TEST(SimResults, IntervalsAreThoseOfStudent) {
   EXPECT_EQ(EstimateOf({5}).half_width, 0);
 }
 
+// [sim.random]
 TEST(SimRandom, ExponentialsHaveTheirMean) {
   Random random(3);
   double sum = 0;
@@ -289,6 +319,7 @@ TEST(SimRandom, ExponentialsHaveTheirMean) {
   }
 }
 
+// [sim.random.sizes]
 TEST(SimRandom, SizesHaveTheirMean) {
   for (const char* name : {"websearch", "hadoop", "storage"}) {
     const auto sizes = FlowSizesOf(name);

@@ -28,6 +28,7 @@ RunPlan PlanWith(const std::string& workload, const std::string& network = "host
   return plan.ok() ? *plan : RunPlan();
 }
 
+// [sim.file.ready]
 TEST(Scenario, ReadyOnesAreRight) {
   ASSERT_GE(ReadyScenarios().size(), 12u);
   for (const ReadyScenario& each : ReadyScenarios()) {
@@ -42,6 +43,7 @@ struct Wrong {
   std::string message;
 };
 
+// [sim.file.error]
 TEST(Scenario, ErrorsNameFileLineAndKey) {
   const std::vector<Wrong> wrongs = {
       {kFlow, "duration: is missing"},
@@ -77,6 +79,7 @@ TEST(Scenario, ErrorsNameFileLineAndKey) {
   }
 }
 
+// [sim.file.set]
 TEST(Scenario, OverridesReplaceValues) {
   const auto plan = Parse(kHead + kFlow, {{"network.rate", "40G"},
                                           {"workload.0.bytes", "\"3K\""},
@@ -91,6 +94,7 @@ TEST(Scenario, OverridesReplaceValues) {
   EXPECT_FALSE(Parse(kHead + kFlow, {{"duration.x", "1"}}).ok());
 }
 
+// [sim.file.some]
 TEST(Scenario, SettingsOfSomeHostsAndLinksDiffer) {
   const RunPlan plan = PlanWith(
       kFlow +
@@ -105,6 +109,7 @@ TEST(Scenario, SettingsOfSomeHostsAndLinksDiffer) {
   EXPECT_EQ(plan.network.hosts[3].link.loss, 0);
 }
 
+// [sim.file.tree]
 TEST(Scenario, AFatTreeHasItsLinks) {
   const RunPlan plan = PlanWith(kFlow,
                                 "topology = \"fat-tree\"\npods = 4\nracks_of_pod = 2\n"
@@ -115,6 +120,7 @@ TEST(Scenario, AFatTreeHasItsLinks) {
   EXPECT_EQ(plan.network.NameOfCable(128), "tor0 - aggregation0");
 }
 
+// [sim.file.custom]
 TEST(Scenario, ANetworkMayBeSpeltOut) {
   const RunPlan plan = PlanWith(
       "[[network.switches]]\nname = \"a\"\n[[network.switches]]\nname = \"b\"\n"
@@ -128,6 +134,7 @@ TEST(Scenario, ANetworkMayBeSpeltOut) {
   EXPECT_EQ(plan.flows[0].to, 1u);
 }
 
+// [sim.work.permutation]
 TEST(Workload, APermutationReachesEachHostOnce) {
   const RunPlan plan = PlanWith("[[workload]]\nkind = \"permutation\"\n");
   std::set<uint32_t> from, to;
@@ -140,6 +147,7 @@ TEST(Workload, APermutationReachesEachHostOnce) {
   EXPECT_EQ(to.size(), 8u);
 }
 
+// [sim.work.all-to-all]
 TEST(Workload, AllToAllHasEachPairOnceAndRounds) {
   const RunPlan plan = PlanWith("[[workload]]\nkind = \"all-to-all\"\nbytes = 1000\n");
   std::set<std::pair<uint32_t, uint32_t>> pairs;
@@ -153,6 +161,7 @@ TEST(Workload, AllToAllHasEachPairOnceAndRounds) {
   EXPECT_EQ(at_once, 8u);
 }
 
+// [sim.work.all-reduce]
 TEST(Workload, AllReduceTakesTwoRoundsOfTheRing) {
   const RunPlan plan = PlanWith("[[workload]]\nkind = \"all-reduce\"\nbytes = 8000\n");
   EXPECT_EQ(plan.flows.size(), 2u * 7 * 8);
@@ -163,6 +172,7 @@ TEST(Workload, AllReduceTakesTwoRoundsOfTheRing) {
   EXPECT_EQ(plan.flows[8].waits_for, 2u);
 }
 
+// [sim.work.poisson]
 TEST(Workload, PoissonArrivalsHaveTheirLoad) {
   const auto parsed = Parse(
       "duration = \"100ms\"\n[network]\nhosts = 16\nrate = \"25G\"\n"
@@ -173,6 +183,7 @@ TEST(Workload, PoissonArrivalsHaveTheirLoad) {
   EXPECT_NEAR(bits / (0.1 * 16 * 25e9), 0.4, 0.04);
 }
 
+// [sim.work.incast]
 TEST(Workload, RoundsOfAnIncastFollowEachOther) {
   const RunPlan plan = PlanWith(
       "[[workload]]\nkind = \"incast\"\nsenders = 3\nbytes = 100\nrounds = 2\npause = \"5us\"\n");
