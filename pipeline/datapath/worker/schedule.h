@@ -217,8 +217,10 @@ class WaitingPackets {
   const WaitingFrames& frames() const { return frames_; }
   /// Whether another frame may wait for the helper of `qp`. True where there is no helper.
   bool MayWait(const QueuePair& qp) const {
-    return frames_.HasRoom(qp.program().frames) ||
-           qp.receive_source().memory_session()->copy_helper() == nullptr;
+    return frames_.HasRoom(qp.program().frames) || !HasHelper(qp);
+  }
+  static bool HasHelper(const QueuePair& qp) {
+    return qp.receive_source().memory_session()->copy_helper() != nullptr;
   }
   /// Keeps a packet. False: no room; it is dropped and counted, and the caller keeps the frame.
   bool Keep(QueuePair& qp, rte_mbuf* frame);
@@ -250,7 +252,8 @@ class HeldSenders {
   bool MustHold(const QueuePair& qp) const { return IsPeerFull(qp) || !waiting_.MayWait(qp); }
   /// Adds `qp`, which Release finds when it may send again.
   void Add(QueuePair& qp) {
-    if (qp.lists().Enter(WorkerList::kHeld)) held_.push_back(&qp);
+    if (!qp.lists().Enter(WorkerList::kHeld)) return;
+    held_.push_back({&qp, WaitingPackets::HasHelper(qp) ? &qp.program().frames : nullptr});
   }
   /// Calls `on_release(QueuePair&)` for those that may send again. Checks up to kMaxLooks a turn.
   template <typename OnRelease>
@@ -259,11 +262,12 @@ class HeldSenders {
     bool any = false;
     for (size_t looks = held_.size() < kMaxLooks ? held_.size() : kMaxLooks; looks != 0; --looks) {
       if (next_ >= held_.size()) next_ = 0;
-      QueuePair& qp = *held_[next_];
-      if (MustHold(qp)) {
+      const Held held = held_[next_];
+      if (MustHold(held)) {
         ++next_;
         continue;
       }
+      QueuePair& qp = *held.qp;
       held_[next_] = held_.back();
       held_.pop_back();
       qp.lists().Leave(WorkerList::kHeld);
@@ -278,10 +282,23 @@ class HeldSenders {
   void Reserve(size_t queue_pairs) {
     if (held_.capacity() < queue_pairs) held_.reserve(queue_pairs * 2);
   }
-  void Remove(QueuePair& qp) { std::erase(held_, &qp); }
+  void Remove(QueuePair& qp) {
+    std::erase_if(held_, [&qp](const Held& held) { return held.qp == &qp; });
+  }
 
  private:
   static constexpr size_t kMaxLooks = 64;  // In one turn.
+  /// A program with thousands of held queue pairs costs others little: while it has no room for
+  /// frames, their memory, which no cache holds, is not read.
+  struct Held {
+    QueuePair* qp;
+    const ProgramFrames* frames;  // Of its program; null: they do not hold it.
+  };
+
+  bool MustHold(const Held& held) const {
+    const bool has_room = held.frames == nullptr || waiting_.frames().HasRoom(*held.frames);
+    return !has_room || MustHold(*held.qp);
+  }
 
   bool IsPeerFull(const QueuePair& qp) const {
     return qp.is_peer_in_daemon() && gates_ != nullptr && gates_->IsClosed(qp.path().remote_qpn);
@@ -289,7 +306,7 @@ class HeldSenders {
 
   const ReceiveGates* const gates_;
   const WaitingPackets& waiting_;
-  std::vector<QueuePair*> held_;
+  std::vector<Held> held_;
   size_t next_ = 0;  // Index that is checked first in the next turn.
 };
 

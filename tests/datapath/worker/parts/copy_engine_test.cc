@@ -217,5 +217,47 @@ TEST_F(HeldSendersTest, WhoGoesIsForgotten) {
   EXPECT_TRUE(held_.empty());
 }
 
+/// Senders of programs with a helper, and of programs without one.
+class CopyingSendersTest : public WorkPartsTest {
+ protected:
+  /// As if no more frame of `qp`'s program could wait at this worker.
+  void FillFrames(QueuePair& qp) {
+    ProgramFrames& frames = qp.program().frames;
+    while (waiting_packets_.frames().HasRoom(frames)) WaitingFrames::Take(frames);
+  }
+  void EmptyFrames(QueuePair& qp) {
+    ProgramFrames& frames = qp.program().frames;
+    WaitingFrames::Give(frames, frames.waiting);
+  }
+  uint32_t Release() {
+    uint32_t released = 0;
+    held_.Release([&](QueuePair&) { ++released; });
+    return released;
+  }
+
+  QueuePair& qp_ = *AddConnected().qp;
+  HeldSenders held_{nullptr, waiting_packets_};
+};
+
+TEST_F(CopyingSendersTest, WhoseProgramHasNoRoomForFramesIsHeldUntilItHas) {
+  StartHelper(qp_);
+  EXPECT_FALSE(held_.MustHold(qp_));
+  FillFrames(qp_);
+  EXPECT_TRUE(held_.MustHold(qp_));
+  held_.Add(qp_);
+  EXPECT_EQ(Release(), 0u);
+  EmptyFrames(qp_);
+  EXPECT_EQ(Release(), 1u);
+  EXPECT_TRUE(held_.empty());
+}
+
+TEST_F(CopyingSendersTest, AProgramWithoutAHelperNeedsNoRoomForFrames) {
+  FillFrames(qp_);
+  EXPECT_FALSE(held_.MustHold(qp_));
+  held_.Add(qp_);
+  EXPECT_EQ(Release(), 1u);
+  EmptyFrames(qp_);
+}
+
 }  // namespace
 }  // namespace uroce::datapath
