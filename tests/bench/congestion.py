@@ -60,6 +60,7 @@ SCENARIO = """
 title = "run-congestion"
 duration = "{duration}s"
 warm_up = "{warm_up}s"
+seed = {seed}
 [network]
 topology = "star"
 hosts = {hosts}
@@ -81,6 +82,7 @@ to = "h0"
 operation = "{operation}"
 message = 65536
 depth = 128
+spread = "100ms"
 """
 
 
@@ -91,10 +93,10 @@ def settings_of(profile):
         parameter.removeprefix("cc.").replace("=", " = ") for parameter in parameters)]) + " }"
 
 
-def simulate(options, profile, marks, tool):
+def simulate(options, profile, marks, tool, seed):
     """What `measure` returns, by `uroce sim`, for as long a time. The run is that of the settling,
     which is the same each time, and then goes on."""
-    before, after = (totals_of(options, profile, marks, tool, duration_s)
+    before, after = (totals_of(options, profile, marks, tool, duration_s, seed)
                      for duration_s in (options.settle, options.settle + options.seconds))
     delta = {name: after[name] - before[name] for name in after}
     return {"goodput": after["goodput_bps"] / 1e9, "jain": after["fairness"],
@@ -105,11 +107,11 @@ def simulate(options, profile, marks, tool):
             "handled": delta["cnps"] / options.seconds}
 
 
-def totals_of(options, profile, marks, tool, duration_s):
+def totals_of(options, profile, marks, tool, duration_s, seed):
     if tool == "ud":
         sys.exit("uroce sim has no datagrams")
     text = SCENARIO.format(
-        duration=duration_s, warm_up=min(options.settle, duration_s / 2),
+        seed=seed, duration=duration_s, warm_up=min(options.settle, duration_s / 2),
         hosts=options.senders + 1, edge=options.mbps * 10, port=options.mbps, buffer=BUFFER,
         cc=settings_of(profile), ecn="{}:{}:{}%".format(*MARKS) if marks else "off",
         operation=tool, selective="false" if options.go_back_n else "true")
@@ -142,9 +144,9 @@ def jain(rates):
     return sum(rates) ** 2 / (len(rates) * squares) if squares else 0
 
 
-def measure(options, network_name, profile, marks, tool):
+def measure(options, network_name, profile, marks, tool, round_number):
     if network_name == "sim":
-        return simulate(options, profile, marks, tool)
+        return simulate(options, profile, marks, tool, seed=round_number)
     arguments = [options.senders, profile, marks, options.mbps]
     if options.go_back_n and network_name == "switch":
         arguments.append(",selective-repeat=off")
@@ -208,9 +210,10 @@ def main():
         for marks in options.marks:
             for tool in options.tools:
                 runs = {profile: [] for profile in options.profiles}
-                for _ in range(options.rounds):
+                for number in range(options.rounds):
                     for profile, its in runs.items():
-                        its.append(measure(options, network, profile, marks == "marked", tool))
+                        its.append(measure(options, network, profile, marks == "marked", tool,
+                                           number + 1))
                 for profile, its in runs.items():
                     print(f"{network:8}{marks:9}{tool:6}{profile:26}" + "".join(
                         f"{statistics.median(run[name] for run in its):{width}.{digits}f}"

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """report_test.py UROCE: `uroce sim`: JSON fits docs/sim.schema.json, a seed gives the same bytes
-each time, sweeps and repeats compare runs, `uroce analyze` reads the captures, and errors name
-file, line and key."""
+each time and on each machine, sweeps and repeats compare runs, `uroce analyze` reads the captures,
+and errors name file, line and key.
+report_test.py UROCE --store writes digests.txt again, after a change of what is simulated."""
+import hashlib
 import json
 import re
 import subprocess
@@ -14,6 +16,7 @@ import jsonschema
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = json.loads((ROOT / "docs/sim.schema.json").read_text(encoding="utf-8"))
+DIGESTS = Path(__file__).with_name("digests.txt")
 UROCE = None
 SHORT = ("--set", "duration=2ms", "--set", "warm_up=1ms", "--set", "samples=20")
 
@@ -25,6 +28,17 @@ def uroce(*arguments, **options):
 
 def sim(*arguments, **options):
     return uroce("sim", *arguments, **options)
+
+
+def digests():
+    """The lines of digests.txt, with the digests of this machine."""
+    for line in DIGESTS.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            arguments = line.split()[:-1]
+            text = sim(*arguments, "--once", "--json").stdout
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            line = " ".join([*arguments, digest])
+        yield line
 
 
 class ReportTest(unittest.TestCase):
@@ -53,6 +67,12 @@ class ReportTest(unittest.TestCase):
                          first)
         other = sim("fat-tree-128", "--json", "--set", "workload.0.flows=100", "--set", "seed=2")
         self.assertNotEqual(other.stdout, first)
+
+    def test_each_machine_gives_the_bytes_that_are_stored(self):
+        """Either what is simulated has changed, and --store is due, or machines differ."""
+        for stored, own in zip(DIGESTS.read_text(encoding="utf-8").splitlines(), digests(),
+                               strict=True):
+            self.assertEqual(own, stored)
 
     def test_sweeps_and_repeats_compare_runs(self):
         arguments = ("incast", *SHORT, "--sweep", "nic.cc=off,dcqcn", "--repeat", "3")
@@ -94,6 +114,28 @@ class ReportTest(unittest.TestCase):
             self.assertEqual((ROOT / f"tools/sim/scenarios/{name}.toml").read_text(
                 encoding="utf-8"), text)
 
+    def test_what_ready_scenarios_suggest_is_right(self):
+        setting = r"--(?:set|sweep) [\w.-]+=[\w.:%,-]*[\w%]"
+        suggestions = 0
+        for path in (ROOT / "tools/sim/scenarios").glob("*.toml"):
+            text = path.read_text(encoding="utf-8")
+            comment = " ".join(line.lstrip("# ") for line in text.splitlines()
+                               if line.startswith("#"))
+            for suggestion in re.findall(f"{setting}(?: {setting})*", comment):
+                suggestions += 1
+                done = sim(path, *suggestion.split(), "--set", "duration=1us", "--set",
+                           "warm_up=0us")
+                self.assertEqual(done.returncode, 0, f"{path.name}: {suggestion}: {done.stderr}")
+        self.assertGreater(suggestions, 20)
+
+    def test_marks_keep_a_circle_alive_if_they_come_long_before_pauses(self):
+        dcqcn = ("--set", "nic.cc=dcqcn", "--set", "switch.ecn=20K:100K:50%")
+        for arguments, is_deadlocked in (((), True), (("--set", "switch.pfc=off"), False),
+                                         (dcqcn, True),
+                                         ((*dcqcn, "--set", "switch.pfc=600K:500K"), False)):
+            results = self.results("pfc-deadlock", *arguments)["results"]
+            self.assertEqual(results["deadlocked"], is_deadlocked, arguments)
+
     def test_a_trace_says_who_sends_what_and_when(self):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "flows.csv").write_text(
@@ -131,4 +173,7 @@ class ReportTest(unittest.TestCase):
 
 if __name__ == "__main__":
     UROCE = sys.argv.pop(1)
-    unittest.main()
+    if sys.argv[1:] == ["--store"]:
+        DIGESTS.write_text("\n".join(list(digests())) + "\n", encoding="utf-8")
+    else:
+        unittest.main()
