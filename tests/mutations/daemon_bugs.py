@@ -240,8 +240,8 @@ BUGS = [
      "the shim knows whether a number is still its file"),
     # tools: captures and simulations
     ("repeated-round-may-skip-packets", ANALYZE, "tools/analyze/story/request_stream_repeats.cc",
-     "const uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);",
-     "const uint32_t skipped = 0;",
+     "uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);",
+     "uint32_t skipped = 0;",
      "what a repeated round skips was lost"),
     ("map-of-packets-counts-as-data", ANALYZE, "tools/analyze/story/request_stream_answers.cc",
      "if (info.Has(Info::kRead)) amounts_.response_bytes", "amounts_.response_bytes",

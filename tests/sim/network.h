@@ -17,8 +17,9 @@
 
 namespace uroce::sim {
 
-/// Chances in a thousand, for each frame.
+/// Chances for each frame, in `of`.
 struct NetworkFaults {
+  uint32_t of = 1000;
   uint32_t drop = 0;
   uint32_t duplicate = 0;
   uint32_t delay = 0;    ///< The frame alone is late: it arrives after later ones.
@@ -84,17 +85,17 @@ class Network {
   /// False: the frame is lost or corrupted.
   bool Send(uint32_t from, uint32_t to, std::unique_ptr<Frame> frame, Nanos now) {
     const Way way{.from = from, .to = to, .number = sent_++};
-    if (random_.Happens(faults_.drop)) return Lose(way, std::move(frame), now);
+    if (random_.Happens(faults_.drop, faults_.of)) return Lose(way, std::move(frame), now);
     Link& link = links_[size_t{from} * hosts_ + to];
-    if (random_.Happens(faults_.pause)) {
+    if (random_.Happens(faults_.pause, faults_.of)) {
       link.paused_until = std::max(link.paused_until, now + Nanos(random_.Below(kMostPause)));
     }
     if (faults_.shrink != 0 && IsTooLong(link, *frame, now)) {
       return Lose(way, std::move(frame), now);
     }
     const Nanos departure = std::max(now, link.paused_until);
-    if (random_.Happens(faults_.duplicate)) Deliver(way, CopyOf(*frame), departure);
-    const bool spoilt = random_.Happens(faults_.corrupt);
+    if (random_.Happens(faults_.duplicate, faults_.of)) Deliver(way, CopyOf(*frame), departure);
+    const bool spoilt = random_.Happens(faults_.corrupt, faults_.of);
     Show(way, *frame, spoilt ? Fate::kSpoilt : Fate::kIntact, now);
     if (spoilt) {
       frame->room[random_.Below(frame->length_bytes)] ^=
@@ -161,7 +162,7 @@ class Network {
   }
 
   bool IsTooLong(Link& link, const Frame& frame, Nanos now) {
-    if (now >= link.shrunk_until && random_.Happens(faults_.shrink)) {
+    if (now >= link.shrunk_until && random_.Happens(faults_.shrink, faults_.of)) {
       link.shrunk_until = now + Nanos(random_.Below(kMostShrunk));
     }
     return now < link.shrunk_until && frame.length_bytes > kShrunkBytes;
@@ -169,10 +170,10 @@ class Network {
 
   void Deliver(const Way& way, std::unique_ptr<Frame> frame, Nanos departure) {
     Nanos arrival = departure + kLatency;
-    if (faults_.far != 0 && random_.Happens(faults_.far)) {
+    if (faults_.far != 0 && random_.Happens(faults_.far, faults_.of)) {
       arrival = arrival + Nanos(random_.Below(kMostFarDelay));
     }
-    if (random_.Happens(faults_.delay))
+    if (random_.Happens(faults_.delay, faults_.of))
       arrival = arrival + Nanos(random_.Below(faults_.most_delay_ns));
     flights_.push({arrival, order_++, way, std::move(frame)});
   }

@@ -22,8 +22,8 @@ class Random {
   }
   /// A number in [0, bound).
   uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(Next() % bound); }
-  /// True with a chance of `per_mille` in a thousand.
-  bool Happens(uint32_t per_mille) { return Below(1000) < per_mille; }
+  /// True with a chance of `chance` in `of`.
+  bool Happens(uint32_t chance, uint32_t of = 1000) { return Below(of) < chance; }
   void Fill(std::span<uint8_t> bytes) {
     for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
       const uint64_t word = Next();

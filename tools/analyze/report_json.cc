@@ -94,7 +94,7 @@ json JsonOfStream(const RequestStream& stream, size_t end, int64_t origin_ns) {
               {"cnps", amounts.cnps},
               {"most_in_flight", amounts.most_in_flight},
               {"most_reads", amounts.most_reads},
-              {"least_round_trip_ns", amounts.least_round_trip_ns},
+              {"least_round_trip_ns", amounts.round_trip.least_ns},
               {"least_credit_code", amounts.least_credit_code},
               {"first_psn", stream.first_psn().value()},
               {"messages", JsonOfMessages(amounts)},

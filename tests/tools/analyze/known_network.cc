@@ -138,16 +138,24 @@ bool KnownNetwork::NoteSent(Flow& flow, const wire::Packet& packet) {
   }
   if (!is_request) return true;
   const size_t place = PlaceOf(flow, psn).value_or(0);
-  NoteResend(flow, packet, place <= flow.newest_place);
+  // A packet that is sent again before an older one without an answer asks for that answer.
+  NoteResend(flow, packet, place <= flow.newest_place && place <= flow.answered);
   flow.newest_place = place;
   return true;
+}
+
+/// The number of the frame that last brought the PSN on its way.
+uint64_t KnownNetwork::NewestOf(const Flow& flow, wire::Psn psn) {
+  const auto found = flow.newest_sent.find(psn.value());
+  return found == flow.newest_sent.end() ? 0 : found->second;
 }
 
 void KnownNetwork::NameRequest(const Flow& flow, wire::Psn psn) {
   for (KnownFault& fault : faults_) {
     const bool is_of_flow = fault.from == flow.from && fault.to == flow.to &&
                             fault.dest_qpn == flow.dest_qpn && fault.what == LostWhat::kRequest;
-    if (is_of_flow && fault.kind == FindingKind::kLoss && fault.psn == psn) fault.is_named = true;
+    const bool is_newest = fault.psn == psn && fault.number == NewestOf(flow, psn);
+    if (is_of_flow && fault.kind == FindingKind::kLoss && is_newest) fault.is_named = true;
   }
 }
 
@@ -159,6 +167,7 @@ void KnownNetwork::NoteResend(const Flow& flow, const wire::Packet& packet, bool
     return fault.from == flow.to && fault.to == flow.from &&
            fault.dest_qpn == PartnerOf(flow.dest_qpn);
   };
+  const Flow& answers = FlowOf(flow.to, flow.from, PartnerOf(flow.dest_qpn), LostWhat::kResponse);
   const Info& info = wire::InfoOf(packet.header.opcode);
   if (!info.Has(Info::kRead) && !info.Has(Info::kAtomic)) {
     std::erase_if(lost_acks_, [&](size_t index) {
@@ -171,9 +180,13 @@ void KnownNetwork::NoteResend(const Flow& flow, const wire::Packet& packet, bool
   for (KnownFault& fault : faults_) {
     const bool is_lost_answer =
         fault.kind == FindingKind::kLoss && fault.what == LostWhat::kResponse;
-    if (is_lost_answer && is_answer(fault) && fault.psn == psn) fault.is_named = true;
+    const bool is_newest = fault.psn == psn && fault.number == NewestOf(answers, psn);
+    if (is_lost_answer && is_answer(fault) && is_newest) fault.is_named = true;
   }
   NameRequest(flow, psn);
+  const std::optional<size_t> place = PlaceOf(answers, psn);
+  const bool is_read = info.Has(Info::kRead) || info.Has(Info::kAtomic);
+  if (is_read && place && answers.has_arrived[*place]) NoteNotKept(answers, psn);
 }
 
 void KnownNetwork::OnSent(uint64_t number, uint32_t from, uint32_t to,
@@ -192,6 +205,7 @@ void KnownNetwork::OnSent(uint64_t number, uint32_t from, uint32_t to,
     Flow& flow = FlowOf(from, to, packet.header.dest_qpn, what);
     fault.is_repeat = NoteSent(flow, packet);
     if (fault.is_repeat) flow.repeats.insert(number);
+    flow.newest_sent[packet.header.psn.value()] = number;
     if (IsAcknowledge(packet)) NoteAnswer(from, to, packet);
     if (fate != sim::Fate::kIntact) {
       fault.kind = FindingKind::kLoss;
@@ -211,6 +225,16 @@ void KnownNetwork::OnSent(uint64_t number, uint32_t from, uint32_t to,
   if (fate == sim::Fate::kLost) Keep(to, from, frame, "< LOST (not seen)", now);
 }
 
+/// The requester gets an answer.
+void KnownNetwork::NoteAnswered(uint32_t from, uint32_t to, const wire::Packet& packet) {
+  Flow& flow = FlowOf(to, from, PartnerOf(packet.header.dest_qpn), LostWhat::kRequest);
+  const std::optional<size_t> place = PlaceOf(flow, packet.header.psn);
+  if (!place) return;
+  const Info& info = wire::InfoOf(packet.header.opcode);
+  const bool is_behind = !IsNak(packet) && !info.Has(Info::kKeptMap) && info.Has(Info::kAeth);
+  flow.answered = std::max(flow.answered, *place + (is_behind ? 1 : 0));
+}
+
 /// What a responder tells of the PSN that it waits for.
 void KnownNetwork::NoteAnswer(uint32_t from, uint32_t to, const wire::Packet& packet) {
   Flow& flow = FlowOf(to, from, PartnerOf(packet.header.dest_qpn), LostWhat::kRequest);
@@ -220,6 +244,7 @@ void KnownNetwork::NoteAnswer(uint32_t from, uint32_t to, const wire::Packet& pa
   if (!IsNak(packet)) return;
   NameRequest(flow, packet.header.psn);
   flow.expected = *place;
+  if (flow.has_arrived[*place]) NoteNotKept(flow, packet.header.psn);
   const bool is_rnr =
       (packet.header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeRnrNak;
   if (is_rnr) DropBehind(flow, *place);
@@ -237,13 +262,18 @@ void KnownNetwork::NoteMap(Flow& flow, const wire::Packet& packet) {
     const auto found = flow.places.find(psn.value());
     if (found == flow.places.end() || !flow.has_arrived[found->second]) continue;
     flow.has_arrived[found->second] = false;
-    faults_.push_back({.kind = FindingKind::kNotCaptured,
-                       .what = LostWhat::kRequest,
-                       .from = flow.from,
-                       .to = flow.to,
-                       .dest_qpn = flow.dest_qpn,
-                       .psn = psn});
+    NoteNotKept(flow, psn);
   }
+}
+
+/// It has arrived, and its receiver asks for it again.
+void KnownNetwork::NoteNotKept(const Flow& flow, wire::Psn psn) {
+  faults_.push_back({.kind = FindingKind::kNotCaptured,
+                     .what = flow.what,
+                     .from = flow.from,
+                     .to = flow.to,
+                     .dest_qpn = flow.dest_qpn,
+                     .psn = psn});
 }
 
 /// The responder was not ready for the packet: it drops those that were sent behind it, whether
@@ -312,6 +342,7 @@ void KnownNetwork::OnArrived(uint64_t number, uint32_t from, uint32_t to,
   }
   if (!is_known || !IsReliable(packet)) return;
   Flow& flow = FlowOf(from, to, packet.header.dest_qpn, WhatOf(packet));
+  if (flow.what == LostWhat::kResponse) NoteAnswered(from, to, packet);
   KnownFault fault = FaultOf(packet, from, to, number, now);
   fault.frame = at;
   if (++flow.arrivals[number] > 1) {

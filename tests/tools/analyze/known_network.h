@@ -88,9 +88,11 @@ class KnownNetwork final : public sim::Witness {
     std::vector<wire::Psn> order;       // Of first transmissions.
     std::map<uint32_t, size_t> places;  // In `order`, by PSN.
     std::vector<bool> has_arrived;
-    std::vector<uint64_t> newest_arrival;  // The number of the frame.
-    size_t newest_place = 0;               // Of the packet that was sent last.
-    uint64_t read_end = 0;                 // The address behind the newest READ, and its length.
+    std::vector<uint64_t> newest_arrival;      // The number of the frame.
+    std::map<uint32_t, uint64_t> newest_sent;  // As well, by PSN.
+    size_t answered = 0;                       // The place of the oldest packet without an answer.
+    size_t newest_place = 0;                   // Of the packet that was sent last.
+    uint64_t read_end = 0;  // The address behind the newest READ, and its length.
     uint32_t read_bytes = 0;
     size_t expected = 0;                    // The place of the PSN that the receiver waits for.
     bool keeps = false;                     // The receiver keeps what arrives behind a gap.
@@ -112,9 +114,12 @@ class KnownNetwork final : public sim::Witness {
   Flow& FlowOf(uint32_t from, uint32_t to, Qpn qpn, LostWhat what);
   /// True: it is sent again.
   bool NoteSent(Flow& flow, const wire::Packet& packet);
+  static uint64_t NewestOf(const Flow& flow, wire::Psn psn);
   void NameRequest(const Flow& flow, wire::Psn psn);
+  void NoteAnswered(uint32_t from, uint32_t to, const wire::Packet& packet);
   void NoteAnswer(uint32_t from, uint32_t to, const wire::Packet& packet);
   static std::optional<size_t> PlaceOf(const Flow& flow, wire::Psn psn);
+  void NoteNotKept(const Flow& flow, wire::Psn psn);
   void NoteMap(Flow& flow, const wire::Packet& packet);
   void DropBehind(const Flow& flow, size_t place);
   void NoteResend(const Flow& flow, const wire::Packet& packet, bool is_first);

@@ -105,6 +105,7 @@ inline bool IsCopy(const PacketMark& mark, const CapturedPacket& again,
                    const IdentificationOrder& order, int64_t least_resend_ns) {
   constexpr int64_t kMostUnknownNs = 1'000'000;
   if (mark.identification != again.identification || mark.icrc != again.icrc_bytes) return false;
+  if (again.direction == Direction::kOutbound) return false;  // Its own host sent it.
   if (order.rises()) return true;
   if (again.icrc == IcrcState::kUnknown) return false;
   const bool has_identification = again.identification != 0 && !order.is_constant();

@@ -19,6 +19,7 @@ struct OutstandingRead {
   uint32_t packets = 1;
   uint32_t bytes = 0;
   bool is_atomic = false;
+  uint32_t asks = 1;         ///< So many times it was asked for, behind the last RNR NAK.
   PacketMark request;        ///< Its last transmission.
   int64_t time_ns = 0;       ///< Of its first transmission.
   uint32_t first_frame = 0;  ///< As well.

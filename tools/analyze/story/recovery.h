@@ -4,6 +4,7 @@
 // 3.4; docs/protocol/congestion.md, section 10.1).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,6 +35,22 @@ class FindingSink {
   uint8_t requester_;
 };
 
+/// The shortest time from a packet that was sent once to its acknowledgement, as the point saw it.
+struct RoundTrip {
+  int64_t least_ns = 0;  ///< 0: not known.
+  uint32_t samples = 0;
+
+  void Add(int64_t passed_ns) {
+    if (passed_ns < 0) return;
+    if (samples++ == 0 || passed_ns < least_ns) least_ns = std::max<int64_t>(1, passed_ns);
+  }
+  /// An answer cannot come so soon behind what it answers.
+  bool IsTooSoon(int64_t passed_ns) const {
+    return passed_ns < (is_sure() ? least_ns * 25 / 32 : least_ns * 5 / 8);
+  }
+  bool is_sure() const { return samples >= 4; }
+};
+
 /// What the stream knows of a request that is sent again.
 struct ResendFacts {
   wire::Psn psn;
@@ -57,6 +74,8 @@ struct ResendFacts {
   uint32_t gap_span = 0;         ///< They are among so many.
   bool is_last = false;          ///< No later packet was sent yet.
   bool hears_responses = false;  ///< The point sees responses of this stream.
+  bool is_oldest = true;         ///< All before it has been answered.
+  bool waits = true;             ///< A packet that was seen asks for an answer, and has none yet.
   bool is_before_start = false;  ///< It was first sent before the first packet seen.
   bool knows_order = false;      ///< Identifications tell late packets from repeated ones.
 };
@@ -76,18 +95,30 @@ class Recovery {
   /// Its map says which packets the responder misses, and which it has.
   void OnSelectiveAck(const CapturedPacket& ack);
   void OnResend(const CapturedPacket& packet, const ResendFacts& facts);
+  /// The packet came late, as `finding` says.
+  void OnLateRequest(const CapturedPacket& packet, uint32_t finding);
+  /// The requester may send the packet again now: it was asked to, or sends all from before it on.
+  bool MayBeRepair(wire::Psn psn) const {
+    return IsMissed(psn) || IsNext(psn) || (nak_ && psn.Since(nak_->psn) > 0);
+  }
+  /// It is the very packet that the requester sends again next.
+  bool IsInTurn(wire::Psn psn, int64_t now_ns) const {
+    return IsNext(psn) && psn == episode_->last_end && now_ns - episode_->last_ns < kLeastTimeoutNs;
+  }
+  /// What came since then belongs to the round of repeated packets that comes now.
+  int64_t RoundBegin(int64_t now_ns) const;
   /// The packet that seemed to be sent again was late, and this one may be sent again.
   bool MayBeSecond(const CapturedPacket& packet) const;
   /// How many PSNs before `psn`, which is sent again, should have been sent again before it.
   uint32_t SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) const;
   /// New data was sent: what was to be sent again has been.
   void OnNewRequest();
-  /// All before `una` is acknowledged. `least_round_trip_ns` 0: not known.
-  void OnProgress(const CapturedPacket& response, wire::Psn una, int64_t least_round_trip_ns);
+  /// All before `una` is acknowledged.
+  void OnProgress(const CapturedPacket& response, wire::Psn una, const RoundTrip& round_trip);
   /// An ACK of what was acknowledged before: the responder got a packet again that it had.
   void OnRepeatedAck(wire::Psn psn);
-  /// An answer that was asked for again had been on its way.
-  void OnLateAnswer(wire::Psn psn);
+  /// An answer that was asked for again had been on its way. False: it was not held for lost.
+  bool OnLateAnswer(wire::Psn psn);
   /// Answers from `psn` on were not seen, which had been asked for again when a later one came.
   void OnMissingAnswers(wire::Psn psn, uint32_t packets);
   /// An answer with a wrong ICRC.
@@ -100,12 +131,21 @@ class Recovery {
     if (nak_ && nak_->psn == psn) return true;
     return episode_ && psn.Since(episode_->start) >= 0 && psn.Since(episode_->until) < 0;
   }
-  /// Sooner than this behind a NAK no requester was seen to send again, all in order.
-  int64_t least_reaction_ns() const {
-    return least_reaction_ns_ != 0 ? least_reaction_ns_ : kLeastProbeNs;
+  /// The requester cannot send again so soon behind a NAK.
+  bool IsTooSoonToRepair(int64_t passed_ns) const {
+    if (reaction_.is_sure()) return reaction_.IsTooSoon(passed_ns);
+    const int64_t least_ns = reaction_.samples != 0 ? reaction_.least_ns / 2 : kLeastProbeNs;
+    return passed_ns < std::min(least_ns, kLeastProbeNs);
   }
-  /// When the responder told that it misses `psn`; 0: it did not.
-  int64_t RefusalOf(wire::Psn psn) const { return nak_ && nak_->psn == psn ? nak_->time_ns : 0; }
+  /// When the responder first told that it misses `psn`; 0: it did not.
+  int64_t RefusalOf(wire::Psn psn) const {
+    const auto found = std::ranges::find(missed_, psn, &Missed::psn);
+    return found != missed_.end() ? found->time_ns : 0;
+  }
+  /// The responder has answered by an RNR NAK.
+  bool waits_for_receiver() const {
+    return rnr_.has_value() || (episode_ && episode_->trigger == Trigger::kRnr);
+  }
   uint64_t resent_packets() const { return resent_packets_; }
   uint64_t resent_bytes() const { return resent_bytes_; }
   FindingSink& sink() { return sink_; }
@@ -118,19 +158,26 @@ class Recovery {
     uint64_t frame = 0;
     int64_t time_ns = 0;
     std::optional<PacketMark> original;
-    bool was_resent = false;  // When the NAK passed the point, the packet had been sent again.
+    bool was_resent = false;   // When the NAK passed the point, the packet had been sent again.
+    bool was_dropped = false;  // The packet came in its turn, and the responder waited for another.
+    uint32_t cause = 0;        // The finding that the packet was late.
   };
   struct Rnr {
     wire::Psn psn;
     uint64_t first_frame = 0;
     uint64_t last_frame = 0;
     int64_t first_ns = 0;
+    int64_t before_ns = 0;  // Of the NAK before the last one.
     int64_t last_ns = 0;
     int64_t timer_ns = 0;
     uint32_t naks = 0;
     uint32_t resends = 0;
     int64_t resent_ns = 0;  // The last time.
     uint32_t early = 0;     // Resends before the time that the NAK names.
+  };
+  struct Missed {
+    wire::Psn psn;
+    int64_t time_ns = 0;
   };
   struct Lost {
     wire::Psn psn;
@@ -143,6 +190,7 @@ class Recovery {
     uint32_t packets = 1;
     uint32_t among = 0;  // It is one of so many PSNs, from `psn` on.
     bool may_be_late = false;
+    bool was_dropped = false;  // It came in its turn, and the responder waited for another.
     int64_t resent_ns = 0;
     int64_t arrived_ns = 0;  // When the responder first told that it has the packet; 0: never.
   };
@@ -163,6 +211,8 @@ class Recovery {
     std::vector<Lost> originals;            // The first transmissions of the first packets.
     std::optional<wire::Psn> repeated_ack;  // The last PSN that the responder had all the time.
     bool hears_responses = true;
+    bool waits = true;
+    bool is_oldest = true;
     uint32_t attempt = 1;      // 2: the same packet was sent again before, without progress.
     bool is_answered = false;  // There was progress.
     bool was_late = false;     // The answer came too soon to be one to the resent packet.
@@ -176,13 +226,19 @@ class Recovery {
   bool IsLost(const ResendFacts& facts, bool is_first, bool is_missed) const;
   /// The responder has the packets from `first` on, before `end`.
   void OnArrived(wire::Psn first, wire::Psn end, int64_t time_ns);
-  void NoteMissed(wire::Psn psn);
+  void NoteMissed(wire::Psn psn, int64_t time_ns);
+  bool IsMissed(wire::Psn psn) const { return RefusalOf(psn) != 0; }
+  bool IsNext(wire::Psn psn) const {
+    return episode_ && psn.Since(episode_->last_end) >= 0 && psn.Since(episode_->until) < 0;
+  }
   bool TakeMissed(wire::Psn psn);
   static bool IsFirstOf(const Lost& lost, const CapturedPacket& packet);
   bool WasLate(const Lost& lost) const;
   /// What seemed to be sent again was the first transmission: now it was sent again.
   void OnSecond(const CapturedPacket& packet, const ResendFacts& facts);
   uint32_t ReportLate(const Lost& lost, int64_t time_ns);
+  /// The first transmission, which seemed to be a repeated one, was late.
+  uint32_t ReportSentAgain(const CapturedPacket& packet, const ResendFacts& facts);
   bool IsUnderWay(wire::Psn psn, int64_t now_ns) const;
   /// Repeated ACKs may still come: the episode is reported when others follow.
   void Close();
@@ -208,11 +264,13 @@ class Recovery {
   std::optional<Episode> settling_;  // The one before, closed and not yet reported.
   bool may_resume_ = false;          // Nothing new was sent since it was closed.
   uint64_t selective_frame_ = 0;     // The newest selective acknowledgement.
-  std::vector<wire::Psn> missed_;    // The responder has said that it misses these.
-  int64_t least_round_trip_ns_ = 0;  // 0: not known.
-  int64_t least_reaction_ns_ = 0;    // 0: not known.
+  wire::Psn selective_psn_;          // Of it.
+  std::vector<Missed> missed_;       // The responder has said that it misses these.
+  RoundTrip round_trip_;
+  RoundTrip reaction_;       // From NAKs to what they made the requester send again, all in order.
   uint32_t late_cause_ = 0;  // A packet came late: the finding, and when the responder had it.
   uint64_t late_until_ = 0;  // The frame.
+  uint64_t repair_frame_ = 0;  // The first one of the newest episode.
   wire::Psn damaged_psn_;
   uint32_t damaged_cause_ = 0;
   wire::Psn attempted_;  // The start of the last episode without progress.

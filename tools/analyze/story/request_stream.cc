@@ -64,7 +64,7 @@ void RequestStream::SetFirstPsn(wire::Psn psn) {
 
 void RequestStream::Start(wire::Psn psn) {
   is_synced_ = true;
-  first_ = next_ = una_ = highest_answer_ = psn;
+  first_ = next_ = una_ = asks_until_ = highest_answer_ = psn;
   first_seen_ = {};
 }
 
@@ -163,6 +163,7 @@ void RequestStream::TakeNew(const CapturedPacket& packet) {
   }
   const uint32_t span = SpanOf(header);
   next_ = header.psn + span;
+  if (header.ack_request || IsAnsweredByPackets(info)) asks_until_ = next_;
   IsAnsweredByPackets(info) ? AddRead(packet, span) : static_cast<void>(Mark(packet));
   AddMessage(packet, info);
   amounts_.request_bytes += payload_bytes;
@@ -301,7 +302,8 @@ void RequestStream::OnDamaged(const CapturedPacket& packet, uint32_t finding) {
 void RequestStream::Finish(int64_t end_ns) {
   constexpr int64_t kSettledNs = 1'000'000;
   if (!is_synced_) return;
-  LoseSkipped();
+  for (const Gap& skip : skips_) LoseSkipped(skip);
+  skips_.clear();
   if (early_ && end_ns - early_->time_ns > kSettledNs) ResolveEarlyAnswer(true);
   if (!is_reliable_) {
     for (const Gap& gap : gaps_) LoseGap(gap);

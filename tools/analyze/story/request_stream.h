@@ -40,7 +40,7 @@ struct StreamAmounts {
   uint64_t cnps = 0;  ///< To the requester.
   uint32_t most_in_flight = 0;
   uint32_t most_reads = 0;
-  int64_t least_round_trip_ns = 0;
+  RoundTrip round_trip;
   uint8_t credit_code = wire::kCreditsUnlimited;  ///< The newest one.
   uint8_t least_credit_code = wire::kCreditsUnlimited;
   std::array<MessageAmount, kOperationCount> messages;
@@ -123,17 +123,23 @@ class RequestStream {
   void TakeInGap(const CapturedPacket& packet);
   void TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read);
   void Resend(const CapturedPacket& packet, ResendFacts facts);
+  void NoteRepeat(const CapturedPacket& packet);
+  bool WasSeenSince(wire::Psn psn, int64_t time_ns);
+  bool IsAlone(uint64_t frame) const;
   int64_t LeastResend(const PacketMark& mark) const;
   bool IsTooSoon(const CapturedPacket& packet, int64_t shown_ns) const;
   bool IsLate(const CapturedPacket& packet, uint16_t overtaker_id, int64_t overtaker_ns) const;
-  void LoseSkipped();
+  /// `again`: the packet that is sent again now, and how many PSNs it has.
+  void LoseSkipped(const Gap& skip, wire::Psn again = {}, uint32_t span = 1);
   bool WasSkipped(const CapturedPacket& packet);
   ResendFacts FactsOf(const CapturedPacket& packet);
   /// `asked_end`: behind the last answer that is asked for.
   ResendFacts FactsOf(const CapturedPacket& packet, const OutstandingRead& read,
                       wire::Psn asked_end);
-  bool IsAnswerTo(const OutstandingRead& read, wire::Psn psn, wire::Psn first);
-  std::vector<wire::Psn> MissingAnswers(const OutstandingRead& read, wire::Psn psn, wire::Psn end);
+  bool IsAnswerTo(const CapturedPacket& packet, const OutstandingRead& read, wire::Psn psn,
+                  wire::Psn first);
+  std::vector<wire::Psn> MissingAnswers(const CapturedPacket& packet, const OutstandingRead& read,
+                                        wire::Psn psn, wire::Psn end);
   bool IsSoonAgain(const CapturedPacket& packet, const OutstandingRead& read) const;
   void AskAgain(const CapturedPacket& packet, const ResendFacts& facts, wire::Psn asked_end,
                 OutstandingRead& read);
@@ -145,11 +151,13 @@ class RequestStream {
   void LoseGap(const Gap& gap);
   void AddMessage(const CapturedPacket& packet, const wire::OpcodeInfo& info);
   void Keep(const CapturedPacket& packet);
+  int64_t LeastRepeat(const CapturedPacket& answer);
   void TakeAcknowledge(const CapturedPacket& packet);
   void TakeNak(const CapturedPacket& packet);
   void TakeReadResponse(const CapturedPacket& packet);
   void TakeInRound(const CapturedPacket& packet, OutstandingRead& read, PacketMark& mark);
-  bool IsOfEarlierRound(int64_t time_ns, const OutstandingRead& read) const;
+  bool IsOfEarlierRound(const CapturedPacket& packet, const OutstandingRead& read) const;
+  bool IsTooSoonFor(int64_t time_ns, const OutstandingRead& read) const;
   void TakeInEarlierRound(const CapturedPacket& packet, OutstandingRead& read);
   bool IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const;
   void CheckReadResponse(const CapturedPacket& packet, const OutstandingRead& read);
@@ -163,6 +171,7 @@ class RequestStream {
   /// Returns its id.
   uint32_t ReportReordering(const CapturedPacket& packet, uint64_t overtaker, uint32_t known,
                             LostWhat what);
+  void NoteLate(const CapturedPacket& packet, uint32_t finding);
   void ReportViolation(const CapturedPacket& packet, const Violation& violation);
   std::string RateChange() const;
   void ReportCongestion(int64_t end_ns);
@@ -171,6 +180,7 @@ class RequestStream {
 
   static constexpr int64_t kLongAgo = -1'000'000'000;
   static constexpr size_t kMostGaps = 32;
+  static constexpr size_t kMostSkips = 16;
   static constexpr size_t kMostUnmatched = 16;
   static constexpr uint32_t kMostMarked = 4096;
   static constexpr size_t kMostWaiting = 4096;
@@ -186,6 +196,7 @@ class RequestStream {
   PacketMark first_seen_;
   wire::Psn next_;
   wire::Psn una_;
+  wire::Psn asks_until_;  // Behind the newest request that asks for an answer.
   uint32_t unsure_packets_ =
       0;  // So many more PSNs may the newest READ have, whose MTU is unknown.
   uint32_t mtu_bytes_ = 0;
@@ -196,7 +207,7 @@ class RequestStream {
   ReadList reads_;
   MessageOrder order_;
   std::vector<Gap> gaps_;
-  std::optional<Gap> skip_;  // As well, when they should have been sent again.
+  std::vector<Gap> skips_;  // As well, when they should have been sent again.
   OpenMessage open_;
   std::deque<WaitingMessage> waiting_;
   std::optional<EarlyAnswer> early_;
@@ -206,9 +217,12 @@ class RequestStream {
   IdentificationOrder response_ids_;
   PacketMark last_ack_;
   int64_t last_trouble_ns_ = kLongAgo;  // When an answer last told of something missing.
-  bool was_repeated_ = false;           // A request came again since the last ACK.
+  int64_t last_repeat_ns_ = kLongAgo;   // When a request last came again.
+  uint32_t repeats_ = 0;                // Since the last answers.
   PacketMark last_nak_;
-  uint64_t last_request_ = 0;  // The frame.
+  uint8_t last_syndrome_ = 0;    // Of it.
+  uint64_t last_rnr_frame_ = 0;  // The newest RNR NAK.
+  uint64_t last_request_ = 0;    // The frame.
   uint64_t progress_frame_ = 0;
   wire::Psn progress_psn_;       // Of that answer.
   wire::Psn highest_answer_;     // Behind the last PSN that was answered, in any order.

@@ -71,27 +71,34 @@ void RequestStream::TakeAnswersOf(const RequestStream& other) {
   for (const CapturedPacket& packet : other.unmatched_) OnResponse(packet);
 }
 
+/// Without identifications, each request that came again lately may have a repeated answer.
+int64_t RequestStream::LeastRepeat(const CapturedPacket& answer) {
+  if (answer.time_ns - last_repeat_ns_ >= kLeastTimeoutNs) repeats_ = 0;
+  if (repeats_ == 0) return kLeastProbeNs;
+  --repeats_;
+  return 0;
+}
+
 void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
   const wire::TransportHeader& header = packet.packet.header;
-  // Without identifications, a repeated ACK may be the answer to a repeated request.
-  const int64_t least_ns = was_repeated_ ? 0 : kLeastProbeNs;
+  const int64_t least_ns = LeastRepeat(packet);
   if (last_ack_.valid() && last_ack_.psn == header.psn.value() &&
       IsCopy(last_ack_, packet, response_ids_, least_ns)) {
     return ReportDuplicate(packet, last_ack_.frame, LostWhat::kResponse);
   }
   Fill(last_ack_, packet);
-  was_repeated_ = false;
   amounts_.credit_code = header.aeth.syndrome & wire::kSyndromeValueMask;
   amounts_.least_credit_code = std::min(amounts_.least_credit_code, amounts_.credit_code);
   const PacketMark* const request = requests_.Find(header.psn);
   if (request != nullptr && request->sends == 1 && header.psn.Since(una_) >= 0) {
-    const int64_t passed = packet.time_ns - request->time_ns;
-    int64_t& least = amounts_.least_round_trip_ns;
-    // 0 means that it is not known.
-    if (passed >= 0 && (least == 0 || passed < least)) least = std::max<int64_t>(1, passed);
+    amounts_.round_trip.Add(packet.time_ns - request->time_ns);
   }
   Draw(packet, PlotKind::kAcknowledged, header.psn);
-  if (header.psn.Since(una_) < 0) recovery_.OnRepeatedAck(header.psn);
+  if (header.psn.Since(una_) < 0) {
+    recovery_.OnRepeatedAck(header.psn);
+  } else if (!amounts_.round_trip.IsTooSoon(packet.time_ns - last_repeat_ns_)) {
+    repeats_ = 0;  // It answers what came again.
+  }
   Acknowledge(packet, header.psn + 1);
 }
 
@@ -119,7 +126,7 @@ void RequestStream::Acknowledge(const CapturedPacket& packet, wire::Psn una) {
   progress_frame_ = packet.number;
   progress_psn_ = packet.packet.header.psn;
   CompleteMessages(packet);
-  recovery_.OnProgress(packet, una_, amounts_.least_round_trip_ns);
+  recovery_.OnProgress(packet, una_, amounts_.round_trip);
   if (!gaps_.empty()) DropAcknowledgedGaps();
   reads_.Prune(una_);
 }
@@ -138,18 +145,24 @@ void RequestStream::TakeNak(const CapturedPacket& packet) {
   const uint8_t syndrome = header.aeth.syndrome;
   const OutstandingRead* const read = reads_.Find(header.psn);
   const PacketMark* const request = read != nullptr ? &read->request : requests_.Find(header.psn);
+  if (last_nak_.psn != header.psn.value() || last_syndrome_ != syndrome) last_nak_ = {};
+  last_syndrome_ = syndrome;
+  const bool was_repeated =
+      request != nullptr && (request->frame > last_nak_.frame || request->sends > last_nak_.sends);
   if (last_nak_.valid() && last_nak_.psn == header.psn.value() &&
-      IsCopy(last_nak_, packet, response_ids_, was_repeated_ ? 0 : kLeastProbeNs)) {
+      IsCopy(last_nak_, packet, response_ids_, was_repeated ? 0 : kLeastProbeNs)) {
     return ReportDuplicate(packet, last_nak_.frame, LostWhat::kResponse);
   }
-  last_nak_ = {};
   Fill(last_nak_, packet);
-  was_repeated_ = false;
   last_trouble_ns_ = packet.time_ns;
   Acknowledge(packet, header.psn);
-  if (header.psn.Since(highest_answer_) >= 0) highest_answer_ = header.psn + 1;
+  if (header.psn.Since(highest_answer_) >= 0) {
+    highest_answer_ = header.psn + 1;
+    Fill(highest_mark_, packet);
+  }
   if ((syndrome & wire::kSyndromeKindMask) == wire::kSyndromeRnrNak) {
     ++amounts_.rnr_naks;
+    last_rnr_frame_ = packet.number;
     Draw(packet, PlotKind::kRnrNak, header.psn);
     recovery_.OnRnrNak(packet, transport::RnrWait(syndrome & wire::kSyndromeValueMask).count());
   } else if (syndrome == wire::kNakSequence) {
@@ -181,12 +194,18 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   const PacketMark* const before = responses_.Find(header.psn);
   // Until it is asked for again, an answer comes once.
   const bool was_asked_again = before != nullptr && (read->request.frame > before->frame ||
-                                                     IsOfEarlierRound(before->time_ns, *read));
-  if (before != nullptr &&
+                                                     IsTooSoonFor(before->time_ns, *read));
+  // Without identifications, each time that it was asked for may have an answer.
+  const bool may_be_asked =
+      !response_ids_.rises() && before != nullptr && before->sends < read->asks;
+  if (before != nullptr && !may_be_asked &&
       IsCopy(*before, packet, response_ids_, was_asked_again ? 1 : INT64_MAX)) {
     return ReportDuplicate(packet, before->frame, LostWhat::kResponse);
   }
   CheckReadResponse(packet, *read);
+  if (read->request.sends == 1 && header.psn == read->first && before == nullptr) {
+    amounts_.round_trip.Add(packet.time_ns - read->request.time_ns);
+  }
   amounts_.timeline.At(packet.time_ns).response_bytes += packet.packet.payload.size();
   Draw(packet, PlotKind::kResponse, header.psn);
   PacketMark& mark = responses_.Put(header.psn, std::min(in_flight(), kMostMarked / 2));
@@ -195,15 +214,24 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   answers_pieces_ |= read->was_piece() && read->WasAskedLast(header.psn);
   const bool continues =
       read->has_earlier && !read->WasAskedLast(header.psn) && header.psn.Since(read->earlier) >= 0;
-  continues || IsOfEarlierRound(packet.time_ns, *read) ? TakeInEarlierRound(packet, *read)
-                                                       : TakeInRound(packet, *read, mark);
+  continues || IsOfEarlierRound(packet, *read) ? TakeInEarlierRound(packet, *read)
+                                               : TakeInRound(packet, *read, mark);
   Acknowledge(packet, read->is_complete() ? read->end() : read->expected);
 }
 
+/// Some responders begin the answer to a READ that asks for the rest by a FIRST or ONLY.
+bool RequestStream::IsOfEarlierRound(const CapturedPacket& packet,
+                                     const OutstandingRead& read) const {
+  const wire::Psn psn = packet.packet.header.psn;
+  const bool is_first = wire::InfoOf(packet.packet.header.opcode).Has(Info::kFirst);
+  if (is_first && psn == read.asked && psn != read.first) return false;
+  return IsTooSoonFor(packet.time_ns, read);
+}
+
 /// An answer to what was asked for last cannot come so soon.
-bool RequestStream::IsOfEarlierRound(int64_t time_ns, const OutstandingRead& read) const {
+bool RequestStream::IsTooSoonFor(int64_t time_ns, const OutstandingRead& read) const {
   return read.has_earlier && read.request.sends > 1 && !read.is_atomic &&
-         time_ns - read.asked_ns < amounts_.least_round_trip_ns * 3 / 4;
+         amounts_.round_trip.IsTooSoon(time_ns - read.asked_ns);
 }
 
 /// What is missing in it leaves a gap, and has been asked for again already.
@@ -214,6 +242,9 @@ void RequestStream::TakeInEarlierRound(const CapturedPacket& packet, Outstanding
     ReportReordering(packet, read.earlier_frame, 0, LostWhat::kResponse);
     recovery_.OnLateAnswer(psn);
     return;
+  }
+  if (ahead == 0 && recovery_.OnLateAnswer(psn) && read.passed_over.valid()) {
+    ReportReordering(packet, read.passed_over.frame, 0, LostWhat::kResponse);
   }
   if (ahead > 0) {
     recovery_.OnMissingAnswers(read.earlier, static_cast<uint32_t>(ahead));
@@ -234,6 +265,11 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
     recovery_.OnLateAnswer(psn);
     read.passed_over = {};
   }
+  // Answers come in the order of requests.
+  const bool was_overtaken = ahead == 0 && read.request.sends == 1 && !read.overtaker.valid() &&
+                             highest_answer_.Since(psn) > 1 &&
+                             highest_mark_.frame > read.request.frame;
+  if (was_overtaken) ReportReordering(packet, highest_mark_.frame, 0, LostWhat::kResponse);
   if (ahead > 0) last_trouble_ns_ = packet.time_ns;
   if (ahead > 0 && !read.overtaker.valid()) {
     read.overtaker = mark;
@@ -273,7 +309,7 @@ bool RequestStream::IsLateAnswer(const CapturedPacket& packet, const Outstanding
   if (!read.passed_over.valid()) return false;
   if (response_ids_.rises())
     return IsBefore(packet.identification, read.passed_over.identification);
-  return packet.time_ns - read.asked_ns < amounts_.least_round_trip_ns * 3 / 4;
+  return amounts_.round_trip.IsTooSoon(packet.time_ns - read.asked_ns);
 }
 
 /// docs/protocol/transport.md, section 3.2: a FIRST or MIDDLE has the path MTU, the last packet
@@ -328,7 +364,7 @@ uint32_t RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t 
   const wire::Psn psn = packet.packet.header.psn;
   if (Finding* const one = known == 0 ? nullptr : sink().FindNew(known)) {
     ++one->count;
-    if (what == LostWhat::kRequest) Mark(packet).cause = known;
+    if (what == LostWhat::kRequest) NoteLate(packet, known);
     return known;
   }
   Finding finding = sink().Make(FindingKind::kReordering, packet.time_ns, psn);
@@ -340,8 +376,13 @@ uint32_t RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t 
                               packet.number, ") came behind later packets, of which frame ",
                               overtaker, " was the first");
   const uint32_t id = sink().Add(std::move(finding));
-  if (what == LostWhat::kRequest) Mark(packet).cause = id;
+  if (what == LostWhat::kRequest) NoteLate(packet, id);
   return id;
+}
+
+void RequestStream::NoteLate(const CapturedPacket& packet, uint32_t finding) {
+  Mark(packet).cause = finding;
+  recovery_.OnLateRequest(packet, finding);
 }
 
 }  // namespace uroce::tools::analyze

@@ -90,11 +90,11 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
     if (OutstandingRead* const read = reads_.Find(psn)) return TakeReadAgain(packet, *read);
   }
   if (const PacketMark* const mark = requests_.Find(psn)) {
-    was_repeated_ = true;
-    // No requester sends one packet twice in a row, but the first may be late.
+    NoteRepeat(packet);
+    // The first may be late.
     const bool may_be_copy =
-        request_ids_.rises() || (!recovery_.MayBeSecond(packet) &&
-                                 (!recovery_.IsRepairing(psn) || mark->frame == last_request_));
+        request_ids_.rises() ||
+        (!recovery_.MayBeSecond(packet) && (!recovery_.IsRepairing(psn) || IsAlone(mark->frame)));
     if (may_be_copy && IsCopy(*mark, packet, request_ids_, LeastResend(*mark))) {
       return ReportDuplicate(packet, mark->frame, LostWhat::kRequest);
     }
@@ -109,12 +109,17 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
   if (GapOf(psn) != nullptr) TakeInGap(packet);
 }
 
+void RequestStream::NoteRepeat(const CapturedPacket& packet) {
+  last_repeat_ns_ = packet.time_ns;
+  ++repeats_;
+}
+
 /// Sooner than this after it was sent, the packet was not sent again: no answer has told of
 /// anything missing lately, and requesters wait longer for one before they probe.
 int64_t RequestStream::LeastResend(const PacketMark& mark) const {
   const bool is_quiet = mark.frame == last_request_ ||
                         (has_answers_ && mark.time_ns - last_trouble_ns_ > kLeastTimeoutNs);
-  const int64_t least = amounts_.least_round_trip_ns;
+  const int64_t least = amounts_.round_trip.least_ns;
   const bool has_identification = mark.identification != 0 && !request_ids_.is_constant();
   if (least == 0 && has_identification) return 0;  // See IsCopy.
   return std::max(is_quiet ? kLeastProbeNs : 0, least);
@@ -152,14 +157,16 @@ void RequestStream::TakeInGap(const CapturedPacket& packet) {
 }
 
 /// A packet behind a gap is late if it was sent before the packet that showed the gap. Without
-/// identifications, it is late if it comes before its sender can know of the gap.
+/// identifications, it is late if it comes before its sender can know of the gap, or if its sender
+/// has no reason to send it again.
 bool RequestStream::IsLate(const CapturedPacket& packet, uint16_t overtaker_id,
                            int64_t overtaker_ns) const {
   if (request_ids_.rises()) return IsBefore(packet.identification, overtaker_id);
-  const int64_t passed = packet.time_ns - overtaker_ns;
-  const int64_t least = amounts_.least_round_trip_ns;
-  if (recovery_.IsRepairing(packet.packet.header.psn)) return IsTooSoon(packet, overtaker_ns);
-  return passed < (has_answers_ ? std::max(least, kLeastTimeoutNs) : kLateNs);
+  const wire::Psn psn = packet.packet.header.psn;
+  if (recovery_.IsInTurn(psn, packet.time_ns)) return false;
+  const bool may_be_repair = psn == una_ || recovery_.MayBeRepair(psn);
+  if (has_answers_ && may_be_repair) return IsTooSoon(packet, overtaker_ns);
+  return packet.time_ns - overtaker_ns < kLateNs;
 }
 
 ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) {
@@ -170,6 +177,8 @@ ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) {
   facts.next = next_;
   facts.is_last = facts.psn + 1 == next_;
   facts.hears_responses = has_answers_;
+  facts.is_oldest = facts.psn.Since(una_) <= 0;
+  facts.waits = asks_until_.Since(una_) > 0;
   facts.knows_order = request_ids_.rises();
   const OutstandingRead* const read = reads_.Find(facts.psn);
   facts.end = read != nullptr ? read->end() : facts.psn + 1;
@@ -178,17 +187,20 @@ ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) {
   return facts;
 }
 
-/// Whether the answer is one to the time when it was asked for last.
-bool RequestStream::IsAnswerTo(const OutstandingRead& read, wire::Psn psn, wire::Psn first) {
+/// Whether the answer is one to the time when it was asked for last, if that can have an answer
+/// yet.
+bool RequestStream::IsAnswerTo(const CapturedPacket& packet, const OutstandingRead& read,
+                               wire::Psn psn, wire::Psn first) {
   const PacketMark* const mark = responses_.Find(psn);
-  const bool was_asked = read.WasAskedLast(first);
+  const bool was_asked = read.WasAskedLast(first) && !IsSoonAgain(packet, read);
   if (mark == nullptr) return false;
   if (mark->frame < (was_asked ? read.request.frame : read.first_frame)) return false;
-  return !was_asked || !IsOfEarlierRound(mark->time_ns, read);
+  return !was_asked || !IsTooSoonFor(mark->time_ns, read);
 }
 
 /// Answers from `psn` on, before `end`, that later ones have overtaken.
-std::vector<wire::Psn> RequestStream::MissingAnswers(const OutstandingRead& read, wire::Psn psn,
+std::vector<wire::Psn> RequestStream::MissingAnswers(const CapturedPacket& packet,
+                                                     const OutstandingRead& read, wire::Psn psn,
                                                      wire::Psn end) {
   constexpr int32_t kMostLookedAt = 1024;
   std::vector<wire::Psn> missing;
@@ -196,7 +208,7 @@ std::vector<wire::Psn> RequestStream::MissingAnswers(const OutstandingRead& read
     const wire::Psn at = psn + static_cast<uint32_t>(i);
     const bool is_passed =
         at.Since(read.arrived) < 0 || (read.request.sends == 1 && highest_answer_.Since(at) > 1);
-    if (is_passed && !IsAnswerTo(read, at, psn)) missing.push_back(at);
+    if (is_passed && !IsAnswerTo(packet, read, at, psn)) missing.push_back(at);
   }
   return missing;
 }
@@ -208,14 +220,19 @@ ResendFacts RequestStream::FactsOf(const CapturedPacket& packet, const Outstandi
   facts.original = read.request;
   facts.is_read = true;
   facts.ack_frame = 0;  // An ACK does not answer a READ.
-  if (IsAnswerTo(read, psn, psn)) facts.response = *responses_.Find(psn);
-  facts.later_response = read.overtaker.valid() || highest_answer_.Since(psn) > 1;
+  if (IsAnswerTo(packet, read, psn, psn)) facts.response = *responses_.Find(psn);
+  const bool was_passed =
+      read.arrived.Since(psn) > 1 || (read.has_earlier && read.earlier.Since(psn) > 1);
+  facts.later_response = read.overtaker.valid() || highest_answer_.Since(psn) > 1 || was_passed;
   const bool is_passed_since = !read.was_piece() && read.arrived.Since(psn) > 0;
   facts.is_piece = asked_end.Since(read.end()) < 0;
   const bool was_asked_piece = facts.is_piece && psn.Since(read.pieces_end) < 0;
   facts.was_asked_again =
       (read.request.sends > 1 && read.WasAskedLast(psn) && !is_passed_since) || was_asked_piece;
-  facts.is_hasty = facts.was_asked_again && IsSoonAgain(packet, read);
+  // It cannot be about an answer that left so lately.
+  const bool is_crossing =
+      facts.response && recovery_.IsTooSoonToRepair(packet.time_ns - facts.response->time_ns);
+  facts.is_hasty = is_crossing || (facts.was_asked_again && IsSoonAgain(packet, read));
   facts.is_passed_over = facts.later_response && !facts.response && !facts.was_asked_again;
   facts.was_ignored = facts.was_asked_again && read.was_piece() && !answers_pieces_;
   facts.last_event_ns = std::max(last_progress_ns_, read.request.time_ns);
@@ -223,14 +240,15 @@ ResendFacts RequestStream::FactsOf(const CapturedPacket& packet, const Outstandi
 }
 
 bool RequestStream::IsSoonAgain(const CapturedPacket& packet, const OutstandingRead& read) const {
-  return packet.time_ns - read.asked_ns < amounts_.least_round_trip_ns;
+  return read.request.sends > 1 && packet.time_ns - read.asked_ns < amounts_.round_trip.least_ns;
 }
 
 void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead& read) {
   const wire::Psn psn = packet.packet.header.psn;
-  was_repeated_ = true;
+  NoteRepeat(packet);
   const bool may_be_copy =
-      request_ids_.rises() || !recovery_.IsRepairing(psn) || read.request.frame == last_request_;
+      request_ids_.rises() || (!recovery_.MayBeSecond(packet) &&
+                               (!recovery_.IsRepairing(psn) || IsAlone(read.request.frame)));
   if (psn == read.first && may_be_copy &&
       IsCopy(read.request, packet, request_ids_, LeastResend(read.request))) {
     return ReportDuplicate(packet, read.request.frame, LostWhat::kRequest);
@@ -238,7 +256,7 @@ void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead&
   const uint32_t bytes = packet.packet.header.reth.length_bytes;
   const wire::Psn asked_end = mtu_bytes_ == 0 ? read.end() : psn + PacketsOf(bytes, mtu_bytes_);
   ResendFacts facts = FactsOf(packet, read, asked_end);
-  const std::vector<wire::Psn> missing = MissingAnswers(read, psn, asked_end);
+  const std::vector<wire::Psn> missing = MissingAnswers(packet, read, psn, asked_end);
   if (!facts.response && !missing.empty()) {
     facts.gap = static_cast<uint32_t>(missing.size());
     facts.gap_span = static_cast<uint32_t>(missing.back().Since(psn)) + 1;
@@ -255,10 +273,13 @@ void RequestStream::AskAgain(const CapturedPacket& packet, const ResendFacts& fa
                              wire::Psn asked_end, OutstandingRead& read) {
   const bool is_soon = IsSoonAgain(packet, read);
   read.request.cause = 0;
+  read.asks = last_rnr_frame_ > read.request.frame ? 1 : read.asks + 1;
   Fill(read.request, packet);
-  read.earlier = read.arrived;
+  // What was asked for before may still come behind what was asked for last.
+  const bool has_begun = read.arrived != read.asked;
+  if (!read.has_earlier || has_begun) read.earlier = read.arrived;
   read.has_earlier = read.earlier != read.end();
-  read.earlier_frame = read.overtaker.frame;
+  if (read.overtaker.valid()) read.earlier_frame = read.overtaker.frame;
   if (!facts.is_piece) read.arrived = facts.psn;
   if (!is_soon || read.request.sends == 2) read.asked_ns = packet.time_ns;
   read.asked = read.round = facts.psn;
@@ -266,6 +287,17 @@ void RequestStream::AskAgain(const CapturedPacket& packet, const ResendFacts& fa
   read.passed_over = std::exchange(read.overtaker, {});
   if (!read.passed_over.valid() && facts.is_passed_over) read.passed_over = highest_mark_;
   if (facts.is_piece && asked_end.Since(read.pieces_end) > 0) read.pieces_end = asked_end;
+}
+
+/// No requester sends one packet twice in a row, unless a NAK makes it begin again.
+bool RequestStream::IsAlone(uint64_t frame) const {
+  return frame == last_request_ && recovery_.waits_for_receiver();
+}
+
+bool RequestStream::WasSeenSince(wire::Psn psn, int64_t time_ns) {
+  const OutstandingRead* const read = reads_.Find(psn);
+  const PacketMark* const mark = read != nullptr ? &read->request : requests_.Find(psn);
+  return mark != nullptr && mark->time_ns > time_ns;
 }
 
 void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
@@ -281,28 +313,33 @@ void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
                               facts.original->payload_bytes, " bytes")});
   }
   Draw(packet, PlotKind::kResent, facts.psn);
-  const uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);
+  uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);
+  const int64_t begin_ns = recovery_.RoundBegin(packet.time_ns);
+  while (skipped != 0 && WasSeenSince(facts.psn - skipped, begin_ns)) --skipped;
+  if (skipped != 0 && WasSeenSince(facts.psn - 1, begin_ns)) skipped = 0;
   if (skipped != 0) {
-    LoseSkipped();
-    skip_ = Gap{.first = facts.psn - skipped,
-                .packets = skipped,
-                .frame = packet.number,
-                .time_ns = packet.time_ns,
-                .identification = packet.identification};
+    if (skips_.size() == kMostSkips) {
+      LoseSkipped(skips_.front());
+      skips_.erase(skips_.begin());
+    }
+    skips_.push_back({.first = facts.psn - skipped,
+                      .packets = skipped,
+                      .frame = packet.number,
+                      .time_ns = packet.time_ns,
+                      .identification = packet.identification});
   }
   recovery_.OnResend(packet, facts);
 }
 
 /// A requester sends all again in order: what it has skipped was lost before the point.
-void RequestStream::LoseSkipped() {
-  if (!skip_) return;
-  const Gap skip = *std::exchange(skip_, std::nullopt);
+void RequestStream::LoseSkipped(const Gap& skip, wire::Psn again, uint32_t span) {
   Finding finding = sink().Make(FindingKind::kLoss, skip.time_ns, skip.first);
   finding.count = 0;
   const wire::Psn end = skip.first + skip.packets;
   for (wire::Psn psn = skip.first; psn.Since(end) < 0; ++finding.count) {
     const OutstandingRead* const read = reads_.Find(psn);
-    psn = read != nullptr ? read->end() : psn + 1;
+    const uint32_t packets = psn == again ? span : 1;
+    psn = read != nullptr ? read->end() : psn + packets;
   }
   if (finding.count != skip.packets) finding.among = skip.packets;
   finding.what = LostWhat::kRequest;
@@ -322,24 +359,27 @@ void RequestStream::LoseSkipped() {
 /// missing, or behind the NAK.
 bool RequestStream::IsTooSoon(const CapturedPacket& packet, int64_t shown_ns) const {
   const int64_t refused_ns = recovery_.RefusalOf(packet.packet.header.psn);
-  const int64_t passed = packet.time_ns - std::max(shown_ns, refused_ns);
-  return passed < std::max(amounts_.least_round_trip_ns, recovery_.least_reaction_ns());
+  const int64_t passed = packet.time_ns - (refused_ns != 0 ? refused_ns : shown_ns);
+  return recovery_.IsTooSoonToRepair(passed);
 }
 
 /// True: the packet was skipped a moment ago, and is late.
 bool RequestStream::WasSkipped(const CapturedPacket& packet) {
-  if (!skip_) return false;
-  const int32_t offset = packet.packet.header.psn.Since(skip_->first);
-  if (offset < 0 || offset >= static_cast<int32_t>(skip_->packets)) return false;
-  const bool is_late = request_ids_.rises() ? IsBefore(packet.identification, skip_->identification)
-                                            : IsTooSoon(packet, skip_->time_ns);
-  if (is_late) {
-    ReportReordering(packet, skip_->frame, skip_->reordering, LostWhat::kRequest);
-    skip_.reset();
-  } else {
-    LoseSkipped();
+  const wire::Psn psn = packet.packet.header.psn;
+  const auto found = std::ranges::find_if(skips_, [&](const Gap& skip) {
+    return psn.Since(skip.first) >= 0 && psn.Since(skip.first + skip.packets) < 0;
+  });
+  if (found == skips_.end()) return false;
+  const Gap skip = *found;
+  skips_.erase(found);
+  if (!IsLate(packet, skip.identification, skip.time_ns)) {
+    const uint32_t unsure = unsure_packets_;
+    LoseSkipped(skip, psn, SpanOf(packet.packet.header));
+    unsure_packets_ = unsure;
+    return false;
   }
-  return is_late;
+  ReportReordering(packet, skip.frame, skip.reordering, LostWhat::kRequest);
+  return true;
 }
 
 }  // namespace uroce::tools::analyze
