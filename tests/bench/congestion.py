@@ -75,7 +75,7 @@ ecn = "{ecn}"
 [nic]
 cc = {cc}
 selective_repeat = {selective}
-ack_timeout = "1074ms"
+ack_timeout = "1073ms"  # Rounded up to perftest's 4.096 us * 2^18.
 [[workload]]
 kind = "incast"
 to = "h0"
