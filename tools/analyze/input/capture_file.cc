@@ -43,9 +43,25 @@ int64_t TicksPerSecond(uint8_t code) {
   return ticks;
 }
 
+constexpr int64_t kMostSeconds = int64_t{1} << 32;
+
+/// Divisions by a constant are fast, and nearly all files have one of two resolutions.
+template <uint64_t kPerSecond>
+int64_t NanosOf(uint64_t ticks) {
+  const auto seconds = static_cast<int64_t>(
+      std::min<uint64_t>(ticks / kPerSecond, static_cast<uint64_t>(kMostSeconds)));
+  return seconds * kNanosPerSecond +
+         static_cast<int64_t>(ticks % kPerSecond * (kNanosPerSecond / kPerSecond));
+}
+
 /// Within bounds in which times can be subtracted: files may say anything.
 int64_t NanosOf(uint64_t ticks, const FileInterface& interface) {
-  constexpr int64_t kMostSeconds = int64_t{1} << 32;
+  if (interface.offset_s == 0 && interface.ticks_per_second == kNanosPerSecond) {
+    return NanosOf<kNanosPerSecond>(ticks);
+  }
+  if (interface.offset_s == 0 && interface.ticks_per_second == 1'000'000) {
+    return NanosOf<1'000'000>(ticks);
+  }
   const auto per_second = static_cast<uint64_t>(interface.ticks_per_second);
   const auto whole = static_cast<int64_t>(std::min<uint64_t>(ticks / per_second, kMostSeconds));
   const int64_t offset = std::clamp(interface.offset_s, -kMostSeconds, kMostSeconds);

@@ -53,7 +53,12 @@ void Analysis::OnPacket(const CapturedPacket& packet) {
 // ---- Frames that a receiver drops ----
 
 bool Analysis::CountsAsDamaged(const CapturedPacket& packet) {
-  IcrcFilling& filling = icrcs_[{packet.point, packet.direction}];
+  const std::pair<uint32_t, Direction> key{packet.point, packet.direction};
+  if (last_filling_ == nullptr || key != last_filling_key_) {
+    last_filling_ = &icrcs_[key];
+    last_filling_key_ = key;
+  }
+  IcrcFilling& filling = *last_filling_;
   if (packet.icrc == IcrcState::kWrong) {
     ++totals_.icrc_wrong;
     filling.is_unfilled = filling.right == 0 && ++filling.wrong >= kUnfilledAfter;

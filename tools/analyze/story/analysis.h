@@ -115,6 +115,8 @@ class Analysis {
   FlowKey last_key_;
   Flow* last_flow_ = nullptr;
   std::map<std::pair<uint32_t, Direction>, IcrcFilling> icrcs_;
+  std::pair<uint32_t, Direction> last_filling_key_;
+  IcrcFilling* last_filling_ = nullptr;  // Of `icrcs_`.
   std::map<uint32_t, Pauses> pauses_;
 };
 

@@ -14,6 +14,8 @@
 namespace uroce::tools::analyze {
 namespace {
 
+using Info = wire::OpcodeInfo;
+
 constexpr int64_t kLateNs = 1'000'000;  // A packet that is later was sent again.
 
 }  // namespace
