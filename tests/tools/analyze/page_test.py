@@ -24,6 +24,22 @@ for (let i = 0; i < d.length; i += 4) {
 return [0, 0];
 """
 
+# How many pixels are red, as NAKs are, and how many squares of three by three are red all over.
+RED = """
+const c = document.getElementById("sequence");
+const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+const red = (i) => d[i + 3] > 200 && d[i] > 200 && d[i + 1] < 60 && d[i + 2] < 60;
+let pixels = 0, squares = 0;
+for (let i = 0; i < d.length; i += 4) {
+  if (!red(i)) continue;
+  ++pixels;
+  let all = true;
+  for (let k = 0; k < 9; ++k) all = all && red(i + 4 * (k % 3 + Math.floor(k / 3) * c.width));
+  squares += all;
+}
+return [pixels, squares];
+"""
+
 
 def make(page):
     subprocess.run([UROCE, "analyze", "--html", page, LOSSES], check=True,
@@ -42,6 +58,10 @@ def check(driver, page):
         driver.save_screenshot(SCREENSHOT)
     assert pages.zoom(driver, "sequence"), "the wheel does not zoom"
     driver.find_element("id", "reset").click()
+    # All of the capture is in sight: NAKs are, and hide nothing behind them.
+    pixels, squares = driver.execute_script(RED)
+    assert pixels > 10, "no NAK in the graph"
+    assert squares == 0, f"{squares} places of the graph are hidden behind NAKs"
     pages.point_at(driver, "sequence", *driver.execute_script(A_POINT))
     text = driver.find_element("id", "hover").text
     assert text.startswith("frame "), "no frame under the pointer"

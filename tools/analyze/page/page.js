@@ -3,6 +3,8 @@
 "use strict";
 (function () {
   const { MARGIN, byId, timeText, area, axes, cell, heads, report } = graphs;
+  // Rare events are rings, the last ones to be drawn: what lies in them stays in sight.
+  const RINGS = new Set(["missing", "nak", "rnr_nak", "cnp"]);
   const KINDS = [
     ["sent", "sent", "#4878cf", 2], ["acknowledged", "acknowledged", "#2ca02c", 2],
     ["response", "READ response, atomic answer", "#8c6bb1", 2], ["resent", "sent again", "#ff7f0e", 4],
@@ -15,6 +17,19 @@
   const zoom = d3.behavior.zoom().scaleExtent([1, 1e7]).on("zoom", drawAll);
 
   // Points that would cover each other are drawn once: one for each pixel and kind.
+  // Rings of one kind that would overlap are one; each event keeps its dot.
+  function drawRing(pen, px, py, size, seen) {
+    const place = "ring " + Math.floor(px / size) + " " + Math.floor(py / size);
+    pen.fillRect(px, py, 1, 1);
+    if (seen.has(place)) return;
+    seen.add(place);
+    const half = Math.ceil(size / 2), side = 2 * half + 1;
+    pen.fillRect(px - half, py - half, side, 1);
+    pen.fillRect(px - half, py + half, side, 1);
+    pen.fillRect(px - half, py - half, 1, side);
+    pen.fillRect(px + half, py - half, 1, side);
+  }
+
   function drawSequence() {
     const at = area("sequence");
     y.range([at.height - MARGIN.bottom, MARGIN.top]);
@@ -42,7 +57,8 @@
         const px = Math.round(x(p[0])), py = Math.round(y(Math.min(p[1], high + room)));
         if (seen.has(px * 4096 + py)) continue;
         seen.add(px * 4096 + py);
-        at.pen.fillRect(px - size / 2, py - size / 2, size, size);
+        if (RINGS.has(kind)) drawRing(at.pen, px, py, size, seen);
+        else at.pen.fillRect(px - size / 2, py - size / 2, size, size);
         shown.push([px, py, p, name]);
       }
     });

@@ -99,17 +99,22 @@ struct Interval {
   }
 };
 
-/// At most kMost intervals of equal length from the first packet on. When the last one is full, two
-/// become one.
+/// At most kMost intervals of equal length from the first packet on, kFew while there are few
+/// events: captures have many connections that do little. When the last one is full, two become
+/// one.
 class Timeline {
  public:
   static constexpr size_t kMost = 256;
+  static constexpr size_t kFew = 32;
+  static constexpr uint32_t kFewEvents = 1024;
   static constexpr int kFirstShift = 13;  // 8 us.
 
   Interval& At(int64_t time_ns) {
     if (intervals_.empty()) start_ns_ = time_ns;
     const int64_t passed = time_ns < start_ns_ ? 0 : time_ns - start_ns_;
-    while (passed >> shift_ >= static_cast<int64_t>(kMost)) Halve();
+    events_ += events_ < kFewEvents;
+    const size_t most = events_ < kFewEvents ? kFew : kMost;
+    while (passed >> shift_ >= static_cast<int64_t>(most)) Halve();
     const auto index = static_cast<size_t>(passed >> shift_);
     if (index >= intervals_.size()) intervals_.resize(index + 1);
     return intervals_[index];
@@ -131,6 +136,7 @@ class Timeline {
 
   std::vector<Interval> intervals_;
   int shift_ = kFirstShift;
+  uint32_t events_ = 0;  // Up to kFewEvents.
   int64_t start_ns_ = 0;
 };
 
