@@ -170,11 +170,11 @@ class HandleTable {
     return GivesFreshSlot() ? size : free_.front();
   }
 
-  /// Errors: InvalidArgument when there is no such object.
+  /// Errors: NotFound when there is no such object: ENOENT, as Linux refuses an unknown handle.
   absl::StatusOr<T*> Find(uint32_t handle) const {
     T* object = handle < slots_.size() ? slots_[handle].get() : nullptr;
     if (object != nullptr) return object;
-    return absl::InvalidArgumentError(absl::StrCat(kind_, ": there is no handle ", handle));
+    return absl::NotFoundError(absl::StrCat(kind_, ": there is no handle ", handle));
   }
 
   /// Removes an object and returns it; the handle must exist.

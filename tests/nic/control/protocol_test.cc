@@ -51,11 +51,12 @@ constexpr uint32_t kHandleCommands[] = {
     UROCE_DESTROY_CQ,    UROCE_QUERY_QP,   UROCE_DESTROY_CHANNEL, UROCE_DESTROY_QP,
     UROCE_DESTROY_AH};
 
+// Linux refuses with ENOENT, too, and the suite rdma-unit-test asks for it.
 TEST(ControlTest, UnknownHandlesAreRefusedByEveryCommand) {
   TestProgram program;
   for (const uint32_t command : kHandleCommands) {
     for (const uint32_t handle : {57u, 1u << 20, 0x7fffffffu, UROCE_NONE}) {
-      EXPECT_EQ(program.client.Handle(command, handle).error, EINVAL) << command << " " << handle;
+      EXPECT_EQ(program.client.Handle(command, handle).error, ENOENT) << command << " " << handle;
     }
   }
   EXPECT_EQ(program.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{2, 0}).error, ENODEV);

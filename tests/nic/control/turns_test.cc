@@ -188,7 +188,7 @@ TEST_F(ControlTurnsTest, AContextOfManyObjectsIsClosedInPieces) {
   daemon_->TurnUntil([&] { return !(answer = closing.Receive(MSG_DONTWAIT)).hung_up; });
   EXPECT_EQ(answer.error, 0) << answer.text;
   EXPECT_EQ(numbers.queue_pairs.held(), 0u);
-  EXPECT_EQ(Call(closing, UROCE_CLOSE_CONTEXT, uroce_handle{context, 0}).error, EINVAL);
+  EXPECT_EQ(Call(closing, UROCE_CLOSE_CONTEXT, uroce_handle{context, 0}).error, ENOENT);
 }
 
 // To populate them on another thread would take longer than a worker that makes the pages.
@@ -410,9 +410,9 @@ TEST_F(ControlTurnsTest, HandlesThatThereAreNotCostWorkersNothing) {
   ControlClient& client = *clients_.back();
   StandStill still(daemon_->nic().workers().at(0));
   for (uint32_t handle = 0; handle < 100; ++handle) {
-    EXPECT_EQ(Call(client, UROCE_DESTROY_AH, uroce_handle{handle, 0}).error, EINVAL);
-    EXPECT_EQ(Call(client, UROCE_DESTROY_QP, uroce_handle{handle + 100, 0}).error, EINVAL);
-    EXPECT_EQ(Call(client, UROCE_RESIZE_CQ, uroce_resize_cq{handle + 100, 1}).error, EINVAL);
+    EXPECT_EQ(Call(client, UROCE_DESTROY_AH, uroce_handle{handle, 0}).error, ENOENT);
+    EXPECT_EQ(Call(client, UROCE_DESTROY_QP, uroce_handle{handle + 100, 0}).error, ENOENT);
+    EXPECT_EQ(Call(client, UROCE_RESIZE_CQ, uroce_resize_cq{handle + 100, 1}).error, ENOENT);
   }
   EXPECT_TRUE(still.End()) << "a command has waited for the worker";
 }

@@ -30,7 +30,7 @@ TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
   EXPECT_EQ(program.RegisterMapped(kAddr, 0x4000, segment, 1u << 15).error, EINVAL);
   EXPECT_EQ(program.RegisterMapped(kAddr, 0x4001, segment).error, EINVAL) << "beyond the segment";
   EXPECT_EQ(program.RegisterMapped(~0ull - 10, 100, segment).error, EINVAL) << "wraps";
-  EXPECT_EQ(program.RegisterMapped(kAddr, 0x1000, segment + 1).error, EINVAL) << "no such segment";
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x1000, segment + 1).error, ENOENT) << "no such segment";
   const uroce_reg_mr request{program.pd, 7, kAddr, 0x3000, kAddr, 2, UROCE_NONE};
   const auto piece = [&](uint64_t addr, uint64_t length, uint64_t offset) {
     return uroce_mr_segment{addr, length, UROCE_MR_MAPPED, segment, offset, 0, 0};
@@ -73,7 +73,7 @@ TEST(ControlTest, PagesOfASegmentThatAreGivenUpAreWholeAndItsOwn) {
   EXPECT_EQ(trim(segment, 0x1000, ~0xfffull), EINVAL) << "wraps";
   EXPECT_EQ(trim(segment, 0x10, 0x1000), EINVAL);
   EXPECT_EQ(trim(segment, 0, 0x10), EINVAL);
-  EXPECT_EQ(trim(segment + 1, 0, 0x1000), EINVAL) << "no such segment";
+  EXPECT_EQ(trim(segment + 1, 0, 0x1000), ENOENT) << "no such segment";
   EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
 }
 
@@ -96,7 +96,7 @@ TEST(ControlTest, ARegionThatIsReplacedKeepsItsHandleAndKey) {
   wrong.access = IBV_ACCESS_REMOTE_WRITE;
   EXPECT_EQ(program.Register(wrong, part).error, EINVAL);
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, first.handle).error, 0) << "still there";
-  EXPECT_EQ(program.Register(change, part).error, EINVAL) << "nothing to replace";
+  EXPECT_EQ(program.Register(change, part).error, ENOENT) << "nothing to replace";
   EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, other_pd).error, 0);
 }
 
