@@ -191,6 +191,11 @@ void UnreliableQueuePair::OnGatherFailed() {
   Settle();
 }
 
+void UnreliableQueuePair::OnAddressRefused() {
+  if (sending()) sends_.Fail(WcStatus::kLocQpOpErr);
+  Settle();
+}
+
 void UnreliableQueuePair::PostReceive(const ReceiveWork& work) {
   message_.PostReceive(work);
   if (state_ == QpState::kErr) FailReceive(WcStatus::kWrFlushErr);

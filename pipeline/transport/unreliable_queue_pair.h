@@ -118,6 +118,9 @@ class UnreliableQueuePair {
   bool HasPacket() const { return sending() && sends_.HasPacket(); }
   /// The payload of the packet polled last could not be read: its work fails with LOC_PROT_ERR.
   void OnGatherFailed();
+  /// The queue pair may not use the address handle of the packet polled last: its work fails with
+  /// LOC_QP_OP_ERR. UD only.
+  void OnAddressRefused();
 
   // ---- receive queue ----
   /// Hands one receive work to the core. In the error state the work completes flushed at once.

@@ -67,6 +67,14 @@ TEST(Ud, AGatherErrorStopsTheSendQueueAlone) {
   s.Modify(QpState::kRts).Post(Send(8)).Sends({"UD_SEND_ONLY psn=000100 len=8"});
 }
 
+// [6.bad-work 6.1.sqe] An address handle of another protection domain is no error of memory.
+TEST(Ud, AnAddressThatIsRefusedStopsTheSendQueueAlone) {
+  UdScript s;
+  s.Post(Send(8)).Post(Send(8)).Polls("UD_SEND_ONLY psn=000100 len=8").AddressIsRefused();
+  s.State(QpState::kSqe).Completes({"0 SEND LOC_QP_OP_ERR", "1 SEND WR_FLUSH_ERR"});
+  s.Modify(QpState::kRts).Post(Send(8)).Sends({"UD_SEND_ONLY psn=000100 len=8"});
+}
+
 // [10.receive 10.psn] 40 bytes in front; any PSN will do.
 TEST(Ud, APayloadIsPlacedBehindTheGrhArea) {
   UdScript s;

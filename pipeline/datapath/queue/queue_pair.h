@@ -220,6 +220,8 @@ class QueuePairCore {
     if (is_reliable()) return rc.OnGatherFailed(packet);
     is_datagram() ? ud.OnGatherFailed() : uc.OnGatherFailed();
   }
+  /// See transport::UnreliableQueuePair. Range: is_datagram().
+  void OnAddressRefused() { ud.OnAddressRefused(); }
 
   // ---- receive ----
   /// See transport::RcQueuePair.

@@ -235,7 +235,7 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
   const uint32_t length = packet.payload_bytes();
   const wire::HeaderTemplate* const path =
       qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
-  if (path == nullptr) return FailGather(qp, packet);
+  if (path == nullptr) return RefuseAddress(qp);
   // Those of a queue pair rise by one, so that a port can send its packets as superframes.
   const auto identification = static_cast<uint16_t>(qp.traffic().sent_packets);
   const wire::EncodedHeaders headers =
@@ -265,6 +265,11 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
 
 Transmitter::Sent Transmitter::FailGather(QueuePair& qp, const TxPacket& packet) {
   qp.core().OnGatherFailed(packet);
+  return Sent::kFailed;
+}
+
+Transmitter::Sent Transmitter::RefuseAddress(QueuePair& qp) {
+  qp.core().OnAddressRefused();
   return Sent::kFailed;
 }
 

@@ -85,6 +85,7 @@ class Transmitter {
   MoveResult GatherCopied(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
                           Transfer& transfer, RunningIcrc& icrc);
   Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
+  Sent RefuseAddress(QueuePair& qp);
   void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame,
                    const RunningIcrc& icrc);
   /// Completes the frame of an unacknowledged service's packet. True: it is for this device.

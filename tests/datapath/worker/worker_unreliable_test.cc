@@ -194,7 +194,7 @@ TEST_P(DatagramTest, AnAddressHandleThatIsNotOnesOwnStopsTheSendQueue) {
     send.ah = handle;
     a_.PostSend(send);
     bed_.Settle();
-    ExpectSent(a_, handle, kLocProtErr);
+    ExpectSent(a_, handle, kLocQpOpErr);
     EXPECT_EQ(a_.page_state(), static_cast<uint32_t>(transport::QpState::kSqe));
     bed_.Modify(a_, transport::QpState::kRts);
   }

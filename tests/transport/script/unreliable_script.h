@@ -107,6 +107,10 @@ class UnreliableScript {
     qp_.OnGatherFailed();
     return *this;
   }
+  UnreliableScript& AddressIsRefused() {
+    qp_.OnAddressRefused();
+    return *this;
+  }
   UnreliableScript& Completes(const Texts& completions) {
     Texts polled;
     Completion completion;
