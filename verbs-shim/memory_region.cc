@@ -351,13 +351,17 @@ int PlanChange(const MemoryRegion& mr, int flags, const ibv_pd* pd, const void* 
   constexpr int kKnown =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if (flags == 0 || (flags & ~kKnown) != 0 || mr.is_imported || mr.is_null) return EINVAL;
+  // libibverbs refuses both: no memory, and rights that the flags do not announce.
+  const bool is_moved = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  if (is_moved && (addr == nullptr || length == 0)) return EINVAL;
+  if (access != 0 && (flags & IBV_REREG_MR_CHANGE_ACCESS) == 0) return EINVAL;
   request = mr.request;
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {
     if (pd == nullptr || pd->context != mr.verbs.context) return EINVAL;
     request.pd = pd->handle;
   }
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) request.access = static_cast<unsigned>(access);
-  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+  if (is_moved) {
     // Device memory and DMA-bufs cannot be replaced.
     if (mr.users_of_memory != nullptr || mr.dma_buf != nullptr) return EINVAL;
     request.addr = request.iova = reinterpret_cast<uintptr_t>(addr);

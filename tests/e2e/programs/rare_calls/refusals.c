@@ -129,6 +129,19 @@ static void bad_regions(struct bench_end* end) {
   ca_refused(ibv_alloc_dm(end->context, &dm), ENOMEM, "more device memory than there is");
 }
 
+/* As libibverbs refuses them: the region stays as it is. */
+static void bad_changes_of_regions(struct bench_end* end) {
+  static uint8_t bytes[64];
+  const int moved = IBV_REREG_MR_CHANGE_TRANSLATION, write = IBV_ACCESS_LOCAL_WRITE;
+  struct ibv_mr* mr = ibv_reg_mr(end->pd, bytes, sizeof(bytes), write);
+  bench_require(mr != NULL, "ibv_reg_mr");
+  ca_returns(ibv_rereg_mr(mr, moved, NULL, bytes, 0, 0), IBV_REREG_MR_ERR_INPUT, "no bytes");
+  ca_returns(ibv_rereg_mr(mr, moved, NULL, NULL, 32, 0), IBV_REREG_MR_ERR_INPUT, "no address");
+  ca_returns(ibv_rereg_mr(mr, moved, NULL, bytes, 32, write), IBV_REREG_MR_ERR_INPUT,
+             "rights that the flags do not announce");
+  bench_require(mr->length == sizeof(bytes) && !ibv_dereg_mr(mr), "the region as it was");
+}
+
 static void bad_queues(struct bench_end* end) {
   struct ibv_device_attr device;
   bench_require(!ibv_query_device(end->context, &device), "ibv_query_device");
@@ -173,6 +186,7 @@ static void bad_paths(struct bench_end* end) {
 
 void ca_bad_arguments(struct ca_bed* bed) {
   bad_regions(&bed->a);
+  bad_changes_of_regions(&bed->a);
   bad_queues(&bed->a);
   bad_paths(&bed->a);
 }
