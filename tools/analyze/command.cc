@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tools/analyze/input/capture_set.h"
 #include "tools/analyze/input/packet_reader.h"
 #include "tools/analyze/live.h"
@@ -31,10 +32,9 @@ extern const char kPageScript[];
 
 namespace {
 
-absl::Status WriteText(const std::string& text) {
-  if (fwrite(text.data(), 1, text.size(), stdout) == text.size() && fflush(stdout) == 0) {
-    return absl::OkStatus();
-  }
+/// Status of the standard output, once all is written.
+absl::Status EndOutput() {
+  if (fflush(stdout) == 0 && ferror(stdout) == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("standard output: ", strerror(errno)));
 }
 
@@ -77,10 +77,17 @@ void ReadAll(CaptureSet& set, const PacketFilter& filter, CapturePoints& points,
   analysis.Finish();
 }
 
-std::string TextFor(const AnalyzeOptions& options, const Report& report) {
-  if (options.prints_json) return JsonOf(report);
-  if (options.prints_csv) return CsvOf(report);
-  return TextOf(report, options.most_findings);
+void Print(absl::string_view text) { fwrite(text.data(), 1, text.size(), stdout); }
+
+void PrintReport(const AnalyzeOptions& options, const Report& report) {
+  if (options.prints_json) return WriteJson(report, Print);
+  Print(options.prints_csv ? CsvOf(report) : TextOf(report, options.most_findings));
+}
+
+std::string JsonOf(const Report& report) {
+  std::string text;
+  WriteJson(report, [&text](absl::string_view piece) { text.append(piece); });
+  return text;
 }
 
 }  // namespace
@@ -115,7 +122,8 @@ absl::Status RunAnalyze(const AnalyzeOptions& options, AnalyzeOutcome& outcome) 
   Analysis analysis({.most_plot_points = options.html.empty() ? 0 : kMostPlotPoints});
   ReadAll(*set, *filter, points, Progress(options.is_live), analysis);
   const Report report = MakeReport(analysis, *set, points);
-  if (absl::Status status = WriteText(TextFor(options, report)); !status.ok()) return status;
+  PrintReport(options, report);
+  if (absl::Status status = EndOutput(); !status.ok()) return status;
   if (!options.html.empty()) {
     const PageParts parts{"uroce analyze", kPageStyle, kPageBody, kPageScript};
     absl::Status status = WritePage(parts, JsonOf(report), options.library, options.html);

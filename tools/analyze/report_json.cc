@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -196,26 +197,28 @@ std::string TextOf(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The arrays with one object a connection and a finding. Each becomes text at once: as trees, all
-/// of them take ten times the memory of the analysis.
-std::string ArraysOf(const Report& report) {
-  std::string text = "{\"connections\":[";
+/// The arrays with one object a connection and a finding. Each is written alone: all of them take
+/// ten times the memory of the analysis.
+void WriteArrays(const Report& report, TextSink sink) {
+  absl::string_view before = "{\"connections\":[";
   for (const std::unique_ptr<Connection>& connection : report.analysis->connections()) {
     if (connection->was_merged) continue;
-    if (text.back() != '[') text += ',';
-    text += TextOf(JsonOfConnection(report, *connection));
+    sink(std::exchange(before, ","));
+    sink(TextOf(JsonOfConnection(report, *connection)));
   }
-  text += "],\"findings\":[";
+  if (before != ",") sink(before);
+  before = "],\"findings\":[";
   for (const Finding& finding : report.findings) {
-    if (text.back() != '[') text += ',';
-    text += TextOf(JsonOfFinding(report, finding));
+    sink(std::exchange(before, ","));
+    sink(TextOf(JsonOfFinding(report, finding)));
   }
-  return text + "],";
+  if (before != ",") sink(before);
+  sink("],");
 }
 
 }  // namespace
 
-std::string JsonOf(const Report& report) {
+void WriteJson(const Report& report, TextSink sink) {
   json counts = json::object();
   for (int i = 0; i < kFindingKindCount; ++i) {
     const auto kind = static_cast<FindingKind>(i);
@@ -229,9 +232,9 @@ std::string JsonOf(const Report& report) {
                      {"totals", JsonOfTotals(report.analysis->totals())},
                      {"counts", std::move(counts)},
                      {"findings_left_out", report.left_out}};
-  std::string text = ArraysOf(report);
-  text.append(TextOf(rest), 1).append("\n");
-  return text;
+  WriteArrays(report, sink);
+  sink(TextOf(rest).substr(1));
+  sink("\n");
 }
 
 std::string CsvOf(const Report& report) {
