@@ -86,7 +86,7 @@ void PrintReport(const AnalyzeOptions& options, const Report& report) {
 
 std::string JsonOf(const Report& report) {
   std::string text;
-  WriteJson(report, [&text](absl::string_view piece) { text.append(piece); });
+  WriteJson(report, [&text](absl::string_view piece) { text.append(piece.data(), piece.size()); });
   return text;
 }
 
