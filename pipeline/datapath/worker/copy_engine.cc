@@ -17,6 +17,11 @@ using wire::OpcodeInfo;
 
 // The most waiting packets that are looked at for one copy job.
 constexpr uint32_t kMaxLooks = 64;
+// The frames of a job that are also in the list of those that wait count twice, since they may
+// outlive it. So a job takes few of them once the program has used this share of its room: peers
+// else fill the room before their gates close.
+constexpr uint32_t kSharesOfAmple = 4;
+constexpr uint32_t kFewBatched = 15;
 // The traits that distinguish kinds of messages.
 constexpr uint16_t kKindTraits =
     OpcodeInfo::kSend | OpcodeInfo::kWrite | OpcodeInfo::kRead | OpcodeInfo::kResponse;
@@ -71,13 +76,15 @@ void CopyBatches::BatchPlacements(QueuePair& qp) {
   const OpcodeInfo* info = &wire::InfoOf(waiting.effect_opcode);
   if (!PlacesMessage(effect.kind)) return;
   const uint16_t kind = info->traits & kKindTraits;
+  const ProgramFrames& program = qp.program().frames;
+  const bool is_ample = program.waiting < waiting_frames_.Most(program) / kSharesOfAmple;
+  const uint32_t most = is_ample ? CopyJob::kMaxBatched : kFewBatched;
   MessagePlace place = Behind(PlaceOf(effect), LengthOf(effect));
   wire::Psn psn = waiting.effect_psn + 1;
   uint32_t looks = 0;
   // A FIRST or MIDDLE packet is followed by more of its message.
-  for (rte_mbuf* frame = waiting.oldest;
-       frame != nullptr && info->Has(OpcodeInfo::kFullPayload) && ++looks <= kMaxLooks &&
-       job.batched_count < CopyJob::kMaxBatched;
+  for (rte_mbuf* frame = waiting.oldest; frame != nullptr && info->Has(OpcodeInfo::kFullPayload) &&
+                                         ++looks <= kMaxLooks && job.batched_count < most;
        frame = frame->next) {
     wire::Packet packet;
     wire::FrameView view;
