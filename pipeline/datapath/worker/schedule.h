@@ -288,8 +288,8 @@ class HeldSenders {
 
  private:
   static constexpr size_t kMaxLooks = 64;  // In one turn.
-  /// A program with thousands of held queue pairs costs others little: while it has no room for
-  /// frames, their memory, which no cache holds, is not read.
+  /// A program with thousands of held queue pairs costs others little: while the program has no
+  /// room for frames, the worker does not read these queue pairs, which no cache holds.
   struct Held {
     QueuePair* qp;
     const ProgramFrames* frames;  // Of its program; null: they do not hold it.
