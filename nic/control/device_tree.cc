@@ -157,6 +157,7 @@ constexpr absl::string_view kClass(UROCE_TREE_CLASS + 1);
 constexpr absl::string_view kBus(UROCE_TREE_BUS + 1);
 constexpr absl::string_view kNodes(UROCE_TREE_NODES + 1);
 constexpr absl::string_view kPeermem(UROCE_TREE_PEERMEM + 1);
+constexpr absl::string_view kPeers(UROCE_TREE_PEERS + 1);
 constexpr char kDevice[] = "device/";
 // Programs only check that they may read and write a character device there.
 constexpr char kNode[] = "/dev/null";
@@ -210,6 +211,7 @@ DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
 DeviceTree::DeviceTree(OwnTree tree) : tree_(std::move(tree)) {
   Remove();
   Complain(tree_.WriteFile(absl::StrCat(kPeermem, "/version"), UROCE_VERSION "\n"));
+  Complain(tree_.WriteFile(absl::StrCat(kPeers, "/nv_mem/version"), UROCE_VERSION "\n"));
 }
 
 DeviceTree::~DeviceTree() { Remove(); }

@@ -16,7 +16,7 @@ namespace uroce::shim {
 
 namespace {
 
-constexpr size_t kMostParts = 3;
+constexpr size_t kMostParts = 4;
 
 /// A directory of ours, and how far a path that is read part by part has come into it.
 struct Place {
@@ -59,6 +59,7 @@ bool RedirectPath(const char* path, const char* tree, char* place, size_t room) 
   Place places[] = {{UROCE_TREE_CLASS, {"sys", "class", "infiniband"}, 3},
                     {UROCE_TREE_BUS, {"sys", "devices", UROCE_TREE_BUS_NAME}, 3},
                     {UROCE_TREE_PEERMEM, {"sys", "module", "nvidia_peermem"}, 3},
+                    {UROCE_TREE_PEERS, {"sys", "kernel", "mm", "memory_peers"}, 4},
                     {UROCE_TREE_NODES, {"dev", "infiniband"}, 2}};
   if (*path != '/') return false;
   while (*path != '\0') {
@@ -135,10 +136,11 @@ void ProgramPath::Redirect(int directory) {
   const bool is_only = HidesOtherDevices();
   if (!is_only && Exists(directory, given_)) return;
   if (!is_only && !Exists(AT_FDCWD, place_)) return;
-  const bool is_peermem = IsBelow(place_ + strlen(tree), UROCE_TREE_PEERMEM);
-  if (is_peermem && gpu::FindDriver() == nullptr) return;
+  const char* const below = place_ + strlen(tree);
+  const bool is_of_gpu = IsBelow(below, UROCE_TREE_PEERMEM) || IsBelow(below, UROCE_TREE_PEERS);
+  if (is_of_gpu && gpu::FindDriver() == nullptr) return;
   used_ = place_;
-  is_node_ = IsBelow(place_ + strlen(tree), UROCE_TREE_NODES);
+  is_node_ = IsBelow(below, UROCE_TREE_NODES);
 }
 
 }  // namespace uroce::shim

@@ -31,7 +31,7 @@ class ProgramPath {
   /// Whether `path` has the name of one of our directories, as each path that is ours has.
   static bool MayBeOurs(const char* path) {
     return strstr(path, "infiniband") != nullptr || strstr(path, UROCE_TREE_BUS_NAME) != nullptr ||
-           strstr(path, "nvidia_peermem") != nullptr;
+           strstr(path, "nvidia_peermem") != nullptr || strstr(path, "memory_peers") != nullptr;
   }
 
   const char* given() const { return given_; }

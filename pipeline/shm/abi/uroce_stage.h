@@ -49,9 +49,11 @@ struct uroce_stage {
   uint8_t data[UROCE_STAGE_DATA_BYTES];
 };
 
-/* A kernel module by which adapters reach memory of a GPU: programs that have loaded the GPU's
- * driver look for its file `version`, and register such memory if it is there. It is among the
- * files of the devices (uroce_arena.h). */
+/* A kernel module by which adapters reach memory of a GPU, and where the RDMA modules of vendors
+ * list such modules: programs that have loaded the GPU's driver look for a file `version` there,
+ * and register such memory if they find one. Older programs know the second place alone. Both are
+ * among the files of the devices (uroce_arena.h). */
 #define UROCE_TREE_PEERMEM "/sys/module/nvidia_peermem"
+#define UROCE_TREE_PEERS "/sys/kernel/mm/memory_peers"
 
 #endif /* UROCE_STAGE_H_ */

@@ -3,12 +3,23 @@
 tests."""
 import json
 import os
+import sys
 import unittest
 
 from gpu import programs
 from labs.lab import WireLab, find_list
-from labs.process import wait_until
+from labs.process import run, wait_until
 from labs.programs import seed
+
+# Looks for files before the driver is loaded and after that.
+LOOK = """
+import ctypes, os, sys
+def look():
+    return "".join("+" if os.access(path, os.F_OK) else "-" for path in sys.argv[1:])
+before = look()
+ctypes.CDLL("libcuda.so.1")
+print("found", before, look())
+"""
 
 
 class MemoryKindsTest(unittest.TestCase):
@@ -47,6 +58,17 @@ class MemoryKindsTest(unittest.TestCase):
     def test_lost_packets(self):
         self.check(WireLab("--fault", "uroce0:drop=0.002,reorder=0.01",
                            "--fault", "uroce1:drop=0.002,reorder=0.01"), "--only", "device")
+
+    def test_programs_with_a_driver_find_what_tells_them_that_adapters_reach_its_memory(self):
+        """NCCL and UCX from 1.18 on look for the first, older ones for the second alone."""
+        lab = WireLab()
+        self.addCleanup(lab.close)
+        if os.path.exists("/sys/module/nvidia_peermem"):
+            self.skipTest("this machine has nvidia_peermem")
+        text = run(lab.a.verbs("env", f"LD_LIBRARY_PATH={programs.DRIVER}", sys.executable, "-c",
+                               LOOK, "/sys/module/nvidia_peermem/version",
+                               "/sys/kernel/mm/memory_peers/nv_mem/version"))
+        self.assertEqual(text, "found -- ++\n")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ TEST(RedirectedPathTest, FilesOfDevicesLeadBelowTheTree) {
   EXPECT_EQ(Redirected("/sys/class/infiniband"), "/run/u.d/sys/class/infiniband");
   EXPECT_EQ(Redirected("/sys/module/nvidia_peermem/version"),
             "/run/u.d/sys/module/nvidia_peermem/version");
+  EXPECT_EQ(Redirected("/sys/kernel/mm/memory_peers/nv_mem/version"),
+            "/run/u.d/sys/kernel/mm/memory_peers/nv_mem/version");
   EXPECT_EQ(Redirected("/dev/infiniband/uroce0"), "/run/u.d/dev/infiniband/uroce0");
   EXPECT_EQ(Redirected("/sys/devices/pcifffe:00/x"), "/run/u.d/sys/devices/pcifffe:00/x");
 }
@@ -52,6 +54,7 @@ TEST(RedirectedPathTest, NamesThatOnlyBeginAlikeStayWhatTheyAre) {
   EXPECT_EQ(Redirected("/sys/class/net/eth0"), "");
   EXPECT_EQ(Redirected("/dev/infinibandits"), "");
   EXPECT_EQ(Redirected("/sys/devices/pci0000:00/x"), "");
+  EXPECT_EQ(Redirected("/sys/kernel/mm/transparent_hugepage/enabled"), "");
   EXPECT_EQ(Redirected(""), "");
 }
 
