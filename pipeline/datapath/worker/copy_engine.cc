@@ -324,7 +324,9 @@ void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
     // A program that has copies under way must be polled.
     context_.sessions.NoteWork(*program, context_.time.now());
   }
-  job->frames_held.Begin(program->frames, (job->frame != nullptr ? 1 : 0) + job->batched_count);
+  // A job without a frame counts as one: a queue pair that ends or is reset leaves its job behind.
+  const uint32_t frames = (job->frame != nullptr ? 1 : 0) + job->batched_count;
+  job->frames_held.Begin(program->frames, std::max(frames, 1u));
   session->copy_helper()->Submit(context_.worker, job);
 }
 

@@ -45,7 +45,7 @@ class PacketExecutor {
     ++qp.traffic().received_packets;
     qp.traffic().received_bytes += frame->data_len;
     if (qp.is_waiting()) return context_.waiting_packets.Keep(qp, frame);
-    if (!packet.payload.empty() && !context_.waiting_packets.MayWait(qp)) [[unlikely]] {
+    if (MayCopy(packet) && !context_.waiting_packets.MayWait(qp)) [[unlikely]] {
       context_.waiting_packets.Drop(qp, frame);
       return false;
     }
@@ -60,6 +60,11 @@ class PacketExecutor {
   void ReplayWaiting(QueuePair& qp);
 
  private:
+  /// Whether the packet may need a copy job.
+  static bool MayCopy(const wire::Packet& packet) {
+    return !packet.payload.empty() ||
+           wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kAtomic);
+  }
   /// True: the frame was kept.
   bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                rte_mbuf* frame, Showing showing);

@@ -119,17 +119,56 @@ std::unique_ptr<Stage> SilentStage() {
       *GuardedMapping::Make(*MapShared(file.get(), sizeof(uroce_stage)), MappingGuard::kNoOwner));
 }
 
+/// Programs whose copies never end.
+class WorkerStuckTest : public WorkerParkedTest {
+ protected:
+  Session& AddHostile() {
+    Session& hostile = bed_.AddSession();
+    bed_.StartCopyHelper(hostile);
+    hostile.copy_helper()->SetStage(SilentStage());
+    return hostile;
+  }
+  const MemoryRegion& Staged(Session& hostile, void* device, size_t bytes) {
+    MemoryRegion& stuck = bed_.Register(device, bytes, kAllAccess, MrMode::kCopied);
+    stuck.session = &hostile;
+    stuck.segments[0].is_staged = stuck.segments[0].may_wait = true;
+    return stuck;
+  }
+  static Endpoint::Limits SmallLimits(Session& hostile) {
+    return {.sq_depth = 4, .rq_depth = 4, .cq_depth = 4, .session = &hostile};
+  }
+};
+
+// The copy of an atomic holds no frame, and a queue pair that is reset leaves its copy behind.
+TEST_F(WorkerStuckTest, ResetsLeaveABoundedNumberOfCopiesBehind) {
+  Session& hostile = AddHostile();
+  alignas(8) uint8_t device[64];  // No thread reads it.
+  const MemoryRegion& stuck = Staged(hostile, device, sizeof(device));
+  auto& a = bed_.AddEndpoint(0);
+  auto& b = bed_.AddEndpoint(1, SmallLimits(hostile));
+  const uint32_t frames = rte_mempool_avail_count(TestPool());
+  for (uint32_t i = 0; i < frames; ++i) {
+    bed_.Connect(a, b);
+    a.PostSend({.opcode = kFetchAdd,
+                .wr_id = 1,
+                .list = {Testbed::Sge(to_, 0, 8)},
+                .remote_addr = stuck.iova,
+                .rkey = stuck.key});
+    for (int turn = 0; turn < 3; ++turn) bed_.Turn();
+    for (Endpoint* end : {&a, &b}) bed_.Modify(*end, transport::QpState::kReset);
+  }
+  EXPECT_GT(hostile.copy_helper()->in_flight(0), 0u);
+  EXPECT_LT(hostile.copy_helper()->in_flight(0), frames / 2);
+  EXPECT_GT(bed_.devices[1]->Sum(&DeviceCounters::rx_parked_full), 0u);
+}
+
 // More queue pairs than the pool has frames wait for a copy that does not end.
-TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
+TEST_F(WorkerStuckTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
   constexpr int kPairs = 4200;
-  Session& hostile = bed_.AddSession();
-  bed_.StartCopyHelper(hostile);
-  hostile.copy_helper()->SetStage(SilentStage());
+  Session& hostile = AddHostile();
   uint8_t device[64];  // No thread reads it.
-  MemoryRegion& stuck = bed_.Register(device, sizeof(device), kAllAccess, MrMode::kCopied);
-  stuck.session = &hostile;
-  stuck.segments[0].is_staged = stuck.segments[0].may_wait = true;
-  const Endpoint::Limits limits{.sq_depth = 4, .rq_depth = 4, .cq_depth = 4, .session = &hostile};
+  const MemoryRegion& stuck = Staged(hostile, device, sizeof(device));
+  const Endpoint::Limits limits = SmallLimits(hostile);
   const uint32_t before = rte_mempool_avail_count(TestPool());
   for (int i = 0; i < kPairs; ++i) {
     Endpoint* const ends[] = {&bed_.AddEndpoint(0, limits), &bed_.AddEndpoint(1, limits)};
