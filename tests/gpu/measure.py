@@ -5,9 +5,11 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import bundle
@@ -19,26 +21,32 @@ UROCE = BUILD / "tools" / "uroce"
 PROGRAMS = BUILD / "tests" / "gpu"
 NO_GPU = 3
 LIMITS_S = {"memory_kinds": 100, "staged_bandwidth": 40, "nccl": 50}
+END = time.monotonic() + 290
 
 
 def private(*words, driver, limit_s):
-    """Runs a program with its own daemon."""
+    """Runs a program with its own daemon; ends all of its processes when the time is over."""
     settings = []
     if driver == "test":
         paths = [str(PROGRAMS), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         settings = [f"LD_LIBRARY_PATH={':'.join(paths)}"]
     command = [UROCE, "run", "--private", "--only", "--", "env", *settings, *words]
-    try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=limit_s, check=False)
-    except subprocess.TimeoutExpired as error:
-        text = (error.stdout or b"").decode(errors="replace")
-        return subprocess.CompletedProcess(command, -1, text, f"longer than {limit_s} s")
-    return done
+    limit_s = max(1, min(limit_s, END - time.monotonic()))
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                          start_new_session=True) as process:
+        try:
+            texts = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            texts = process.communicate()
+            return subprocess.CompletedProcess(command, -1, texts[0],
+                                               f"{texts[1]}longer than {limit_s:.0f} s")
+    return subprocess.CompletedProcess(command, process.returncode, *texts)
 
 
 def describe(done):
-    lines = (done.stdout + done.stderr).strip().splitlines()
+    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
     return f"status {done.returncode}: " + " / ".join(lines[-5:])
 
 
@@ -113,8 +121,8 @@ def nccl_rows(driver):
         if done.returncode:
             yield f"NCCL by {net}", "FAILED", describe(done)
     for (operation, size), by_net in cells.items():
-        texts = [f"{net} {by_net[net]['busbw_gbps']:.2f}" for net in nccl_ranks.NETS
-                 if net in by_net]
+        texts = [f"{net} {by_net[net]['busbw_gbps']:.2f} ({by_net[net]['seconds'] * 1e6:.0f} us)"
+                 for net in nccl_ranks.NETS if net in by_net]
         wrong = [net for net, result in by_net.items() if not result["right"]]
         yield (f"NCCL {operation}, {size} B", ", ".join(texts) + " Gb/s of the bus",
                f"WRONG by {', '.join(wrong)}" if wrong else "")

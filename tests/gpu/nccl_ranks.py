@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks of NCCL on one GPU, which take each other for other machines: collectives of PyTorch,
 their results and their bandwidth. Under `uroce run`: nccl_ranks.py socket|host|gpudirect. Prints a
-line of JSON for each operation and size."""
+line of JSON for each operation and size, also when a rank fails or takes too long."""
 import importlib.util
 import json
 import os
@@ -9,12 +9,20 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 RANKS = 2
 SIZES = (8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20)
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "send_recv")
 SECONDS = 0.3  # Of each operation and size, at least two times.
+LIMIT_S = 45  # Of both ranks.
+LOOK_LIMIT_S = 60  # The first import of PyTorch reads gigabytes.
+LOOK = """
+import torch, torch.distributed
+print("" if torch.cuda.is_available() and torch.distributed.is_nccl_available() else
+      f"PyTorch {torch.__version__} has no CUDA or no NCCL, or finds no GPU")
+"""
 NETS = {
     "socket": {"NCCL_NET": "Socket"},
     "host": {"NCCL_NET": "IB", "NCCL_NET_GDR_LEVEL": "LOC"},
@@ -27,7 +35,13 @@ def missing():
     """Why NCCL cannot run here, or ""."""
     if importlib.util.find_spec("torch") is None:
         return "no PyTorch"
-    return ""
+    try:
+        look = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=LOOK_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"importing PyTorch takes more than {LOOK_LIMIT_S} s"
+    lines = (look.stdout if look.returncode == 0 else look.stderr).strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 def environment(net, rank, port):
@@ -44,27 +58,57 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def await_ranks(ranks):
+    """Until both have ended, one has failed, or the time is over."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end and any(rank.poll() is None for rank in ranks):
+        if any(rank.poll() for rank in ranks):
+            time.sleep(1)  # The other one may say why.
+            return
+        time.sleep(0.05)
+
+
+def run_both(net):
+    """Returns the exit statuses, None for a rank that was ended, and what each rank printed."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as directory:
+        paths = [os.path.join(directory, str(rank)) for rank in range(RANKS)]
+        ranks = []
+        try:
+            for rank, path in enumerate(paths):
+                with open(path, "wb") as output:
+                    ranks.append(subprocess.Popen([sys.executable, "-B", __file__, net, "rank"],
+                                                  env=environment(net, rank, port),
+                                                  stdout=output, stderr=subprocess.STDOUT))
+            await_ranks(ranks)
+            statuses = [rank.poll() for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+        texts = []
+        for path in paths:
+            with open(path, encoding="utf-8", errors="replace") as output:
+                texts.append(output.read())
+    return statuses, texts
+
+
 def start_both(net):
     """Runs both ranks; prints what rank 0 found, and what NCCL says of its way."""
-    port = free_port()
-    ranks = [subprocess.Popen([sys.executable, "-B", __file__, net, "rank"], text=True,
-                              env=environment(net, rank, port), stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT) for rank in range(RANKS)]
-    try:
-        texts = [rank.communicate()[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    statuses, texts = run_both(net)
     for line in texts[0].splitlines():
         if line.startswith("{"):
             print(line)
     said = sorted(set(re.findall(r"GPU Direct RDMA \w+ for \w+|NCCL version \S+|Using network \w+",
                                  "".join(texts))))
     print(json.dumps({"note": ", ".join(said)}))
-    status = next((rank.returncode for rank in ranks if rank.returncode), 0)
-    if status:
-        print("\n".join(text[-2000:] for text in texts), file=sys.stderr)
-    return 1 if status else 0
+    if statuses == [0] * RANKS:
+        return 0
+    for rank, (status, text) in enumerate(zip(statuses, texts)):
+        end = f"status {status}" if status is not None else f"{LIMIT_S} s, or the other failed"
+        said = "\n".join(line for line in text.splitlines() if not line.startswith("{"))
+        print(f"rank {rank}: {end}: {said[-1000:].strip()}", file=sys.stderr)
+    return 1
 
 
 class Rank:
