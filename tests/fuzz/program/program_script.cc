@@ -5,20 +5,24 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 
-#include "nic/objects/numbers.h"
 #include "pipeline/shm/rings/doorbells.h"
 
 namespace uroce::fuzz {
 namespace {
 
 constexpr uint64_t kReach = 1 << 20;  // The part of the arena where the first queues lie.
+constexpr uint64_t kLentBytes = 1 << 20;
 constexpr uint64_t kSegmentReach = 64 << 10;
 constexpr uint8_t kMostWait = 24;  // 17 s.
 
@@ -39,16 +43,40 @@ nic::Limits SmallLimits() {
   return limits;
 }
 
-/// /proc/PID/mem of a process that has ended.
+/// Starts a process that has memory at kAddr and sleeps. A program that lent the memory of the
+/// daemon's own process could have it overwritten.
+pid_t StartSleeper() {
+  int ready[2];
+  if (pipe(ready) != 0) abort();
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    void* const memory = mmap(reinterpret_cast<void*>(kAddr), kLentBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (memory == MAP_FAILED || write(ready[1], "", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  close(ready[1]);
+  char byte = 0;
+  if (read(ready[0], &byte, 1) != 1) abort();
+  close(ready[0]);
+  return child;
+}
+
+Fd MemoryOf(pid_t process) {
+  const std::string path = "/proc/" + std::to_string(process) + "/mem";
+  return Fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+}
+
+Fd MemoryOfASleeper() {
+  static const Fd memory = MemoryOf(StartSleeper());
+  return Fd(dup(memory.get()));
+}
+
 Fd MemoryOfAnEndedProcess() {
   static const Fd memory = [] {
-    const pid_t child = fork();
-    if (child == 0) {
-      pause();
-      _exit(0);
-    }
-    const std::string path = "/proc/" + std::to_string(child) + "/mem";
-    Fd its(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    const pid_t child = StartSleeper();
+    Fd its = MemoryOf(child);
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     return its;
@@ -64,7 +92,7 @@ Fd FileOfKind(uint8_t kind) {
       return file;
     }
     case 1:
-      return Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+      return MemoryOfASleeper();
     case 2:
       return Fd(open("/dev/zero", O_RDWR | O_CLOEXEC));
     case 3:
@@ -178,7 +206,7 @@ void ProgramScript::Command(uint32_t command, ScriptReader& reader) {
   std::vector<uint8_t> body = reader.Bytes(size_t{4} * reader.Number(1));
   Fill(body);
   client_.Post(command, body);
-  if (command == UROCE_REG_MR) AwaitAnswer();
+  if (command == UROCE_REG_MR || command == UROCE_CLOSE_CONTEXT) AwaitAnswer();
   TakeAnswers(command);
 }
 
@@ -235,7 +263,8 @@ void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {
   }
 }
 
-// A thread of the daemon populates regions: the script goes on when that is done.
+// A thread of the daemon populates regions, and contexts end in pieces: the script goes on when
+// that is done.
 void ProgramScript::AwaitAnswer() {
   pollfd socket{.fd = client_.socket_fd(), .events = POLLIN, .revents = 0};
   for (int i = 0; i < 100 && poll(&socket, 1, 0) == 0; ++i) daemon_.Turn(1);
@@ -281,10 +310,15 @@ void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
   }
 }
 
+// Dumps and captures end after their programs, and what was not read of them is closed later.
 bool HoldsNothing(nic::HandDaemon& daemon) {
-  const nic::Nic& nic = daemon.nic();
-  return nic.numbers().queue_pairs.held() == 0 && nic.numbers().keys.held() == 0 &&
-         nic.numbers().queue_pairs.count_on(0) == 0;
+  for (int i = 0; i < 100 && !daemon.Held().empty(); ++i) {
+    daemon.nic().ForgetRead();
+    daemon.Turn(1);
+  }
+  const std::string held = daemon.Held();
+  if (!held.empty()) std::fprintf(stderr, "the daemon still holds:\n%s", held.c_str());
+  return held.empty();
 }
 
 nic::HandDaemon& TheDaemon() {

@@ -35,6 +35,9 @@ inline constexpr uint32_t kKeyOf = 0x6b657900;
 inline constexpr uint32_t kQpnOf = 0x71706e00;
 inline constexpr uint32_t kNameOf = 0x6e616d00;
 
+/// Where the memory begins that programs lend: of a process that sleeps, or has ended.
+inline constexpr uint64_t kAddr = 0x10000;
+
 /// One or two programs of a daemon whose workers run only when called.
 class ProgramScript {
  public:
@@ -84,7 +87,7 @@ class ProgramScript {
   std::unique_ptr<ProgramScript> other_;
 };
 
-/// Whether the daemon holds nothing for programs.
+/// Whether the daemon holds nothing for programs, soon. Says to stderr what it holds.
 bool HoldsNothing(nic::HandDaemon& daemon);
 
 /// The daemon of this process.

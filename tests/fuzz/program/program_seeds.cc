@@ -3,19 +3,17 @@
 #include <infiniband/verbs.h>
 
 #include <cstring>
+#include <utility>
 
 #include "nic/ucma/responses.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 #include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/fuzz/program/program_script.h"
+#include "tests/fuzz/program/seed_script.h"
 
 namespace uroce::fuzz {
 namespace {
 
-constexpr uint64_t kAddr = 0x10000;
-constexpr uint64_t kBytes = 64 << 10;
-constexpr uint32_t kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 // The places of the queues of the first program of a daemon with one worker: the arena gives out
 // whole pages from its start.
 constexpr uint32_t kPage = 4096;
@@ -23,51 +21,11 @@ constexpr uint32_t kQueues =
     (UROCE_DOORBELLS_OFFSET + sizeof(uroce_doorbells) + kPage - 1) / kPage * kPage;
 constexpr uint32_t kCqPages = 2;
 constexpr uint32_t kSlotBytes = 128;
-constexpr uint32_t kDepth = 8;  // Granted to a program that asks for one less.
 
-class Script {
- public:
-  template <typename T>
-  Script& Call(uint32_t command, const T& body) {
-    static_assert(sizeof(T) % 4 == 0);
-    bytes_.push_back(static_cast<uint8_t>(command));
-    bytes_.push_back(sizeof(T) / 4);
-    return Add(&body, sizeof(T));
-  }
-  Script& Call(uint32_t command) {
-    bytes_.push_back(static_cast<uint8_t>(command));
-    bytes_.push_back(0);
-    return *this;
-  }
-  Script& Handle(uint32_t command, uint32_t handle) {
-    return Call(command, uroce_handle{handle, 0});
-  }
-  template <typename T>
-  Script& Memory(uint32_t offset, const T& value) {
-    bytes_.push_back(kMemory);
-    Add(&offset, 3);
-    bytes_.push_back(sizeof(T));
-    return Add(&value, sizeof(T));
-  }
-  Script& Short(Record kind, uint32_t value, size_t width) {
-    bytes_.push_back(kind);
-    return Add(&value, width);
-  }
-  Script& Other() {
-    bytes_.push_back(kOther);
-    return *this;
-  }
-  Script& Then(const std::vector<uint8_t>& other) { return Add(other.data(), other.size()); }
-  const std::vector<uint8_t>& bytes() const { return bytes_; }
+// Each is followed by the ring of its completion queue, which is made with it.
+uint32_t PageOfQueuePair(uint32_t qp) { return kQueues + (kCqPages + 2 * qp) * kPage; }
 
- private:
-  Script& Add(const void* data, size_t count) {
-    const auto* bytes = static_cast<const uint8_t*>(data);
-    bytes_.insert(bytes_.end(), bytes, bytes + count);
-    return *this;
-  }
-  std::vector<uint8_t> bytes_;
-};
+}  // namespace
 
 void Connect(Script& script, uint32_t qp, uint8_t peer_host, uint32_t peer_qpn) {
   uroce_modify_qp modify{};
@@ -109,13 +67,8 @@ void Register(Script& script, uint32_t pd, uint32_t segment) {
   script.Call(UROCE_REG_MR, message);
 }
 
-// Each is followed by the ring of its completion queue, which is made with it.
-uint32_t PageOfQueuePair(uint32_t qp) { return kQueues + (kCqPages + 2 * qp) * kPage; }
-
-/// Writes a send request of the n-th queue pair to its slot, and rings the doorbell. `rkey`: 0
-/// stands for the peer's.
 void PostSend(Script& script, uint32_t qp, uint32_t index, uroce_send_wqe wqe, uint32_t length,
-              uint32_t rkey = 0) {
+              uint32_t rkey) {
   struct {
     uroce_send_wqe wqe;
     uroce_sge sge;
@@ -133,6 +86,24 @@ void PostSend(Script& script, uint32_t qp, uint32_t index, uroce_send_wqe wqe, u
   script.Memory(page, index + 1);
   script.Short(kRing, qp, 2);
 }
+
+void LendMemory(Script& script, uint32_t kind) {
+  const uroce_lend lend{UROCE_LEND_MEMORY, 1, 0, 0, 0, 0};
+  std::vector<uint8_t> bytes(sizeof(lend));
+  std::memcpy(bytes.data(), &lend, sizeof(lend));
+  script.Short(kLend, kind, 1).Then(bytes);
+}
+
+void RegisterCopied(Script& script, uint32_t pd) {
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment segment;
+  } message{{pd, kAllAccess, kAddr, kBytes, kAddr, 1, UROCE_NONE},
+            {kAddr, kBytes, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
+  script.Call(UROCE_REG_MR, message);
+}
+
+namespace {
 
 void PostReceive(Script& script, uint32_t qp, uint32_t index) {
   struct {
@@ -207,13 +178,6 @@ std::vector<uint8_t> SharedQueues() {
   return script.Handle(UROCE_DESTROY_SRQ, 1).Handle(UROCE_CLOSE_XRCD, 0).bytes();
 }
 
-void LendMemory(Script& script, uint32_t kind) {
-  const uroce_lend lend{UROCE_LEND_MEMORY, 1, 0, 0, 0, 0};
-  std::vector<uint8_t> bytes(sizeof(lend));
-  std::memcpy(bytes.data(), &lend, sizeof(lend));
-  script.Short(kLend, kind, 1).Then(bytes);
-}
-
 std::vector<uint8_t> LentFiles() {
   Script script;
   for (uint32_t kind = 0; kind < 7; ++kind) {
@@ -228,44 +192,6 @@ std::vector<uint8_t> LentFiles() {
     }
   }
   return script.bytes();
-}
-
-void RegisterCopied(Script& script, uint32_t pd) {
-  struct {
-    uroce_reg_mr request;
-    uroce_mr_segment segment;
-  } message{{pd, kAllAccess, kAddr, kBytes, kAddr, 1, UROCE_NONE},
-            {kAddr, kBytes, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
-  script.Call(UROCE_REG_MR, message);
-}
-
-/// The context and domain of the first program, imported by the present one.
-void ImportDomain(Script& script, uint32_t context) {
-  const uint32_t name[] = {kNameOf,     kNameOf + 1, kNameOf + 2,
-                           kNameOf + 3, kNameOf + 4, kNameOf + 5};
-  script.Call(UROCE_IMPORT_CONTEXT, name).Call(UROCE_IMPORT_PD, uroce_import{context, 0});
-}
-
-/// Another program waits in the domain for what the first one writes by the key of copied memory.
-std::vector<uint8_t> SharedDomain() {
-  Script script;
-  LendMemory(script, 1);
-  ImportDomain(script, 2);
-  script.Other().Call(UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0});
-  ImportDomain(script, 0);
-  script.Call(UROCE_CREATE_CQ, uroce_create_cq{0, 31, 0, UROCE_NONE, 0});
-  script.Call(UROCE_CREATE_QP,
-              uroce_create_qp{0, IBV_QPT_RC, 0, 0, 9, 0, {kDepth - 1, kDepth - 1, 2, 2, 64}});
-  Connect(script, 0, 2, kQpnOf + 1);
-  script.Other();
-  RegisterCopied(script, 2);
-  uroce_modify_qp reset{};
-  reset.handle = 1;
-  reset.attr.attr_mask = IBV_QP_STATE;
-  script.Call(UROCE_MODIFY_QP, reset);
-  Connect(script, 1, 1, kQpnOf + 2);
-  PostSend(script, 1, 0, {.opcode = IBV_WR_RDMA_WRITE}, 64, kKeyOf + 2);
-  return script.Short(kTurns, 20, 1).bytes();
 }
 
 /// The memory that it accesses belongs to no process.
@@ -285,7 +211,7 @@ std::vector<uint8_t> Regions() {
   const uroce_lend memory{UROCE_LEND_MEMORY, 1, 0, 0, 0, 0};
   std::vector<uint8_t> lend(sizeof(memory));
   std::memcpy(lend.data(), &memory, sizeof(memory));
-  script.Short(kLend, 1, 1).Then(lend);  // /proc/self/mem.
+  script.Short(kLend, 1, 1).Then(lend);
   struct {
     uroce_add_mr_segments request;
     uroce_mr_segment segments[2];
@@ -315,22 +241,6 @@ std::vector<uint8_t> Regions() {
   script.Call(UROCE_ADD_MR_SEGMENTS, first).Call(UROCE_REG_MR, rest);
   const uroce_trim_segment trim{0, 0, kPart, kPart};
   return script.Handle(UROCE_DEREG_MR, 2).Call(UROCE_TRIM_SEGMENT, trim).bytes();
-}
-
-/// Imports from another context with the first one's name, and from one that does not exist.
-std::vector<uint8_t> Imports() {
-  Script script;
-  struct {
-    uint32_t words[sizeof(uroce_context_name) / sizeof(uint32_t)];
-  } name{};
-  for (uint32_t i = 0; i < std::size(name.words); ++i) name.words[i] = kNameOf + i;
-  script.Call(UROCE_IMPORT_CONTEXT, name);
-  for (const uint32_t owner : {0u, 1u, 2u}) {
-    script.Call(UROCE_IMPORT_PD, uroce_import{owner, 0});
-    script.Call(UROCE_IMPORT_MR, uroce_import{owner, 0});
-    script.Call(UROCE_IMPORT_MR, uroce_import{owner + 2, 1});
-  }
-  return script.Handle(UROCE_DEALLOC_PD, 2).Handle(UROCE_CLOSE_CONTEXT, 2).bytes();
 }
 
 template <typename Body>
@@ -410,9 +320,11 @@ std::vector<uint8_t> MadeProgram() {
 }
 
 std::vector<std::vector<uint8_t>> GoodScripts() {
-  return {
-      AllOperations(), ErrorsAndRetries(),       Commands(), SharedQueues(), LentFiles(),
-      SharedDomain(),  CopiesOfAnEndedProcess(), Regions(),  Imports(),      ConnectionManager()};
+  std::vector<std::vector<uint8_t>> scripts = {
+      AllOperations(), ErrorsAndRetries(),       Commands(), SharedQueues(),
+      LentFiles(),     CopiesOfAnEndedProcess(), Regions(),  ConnectionManager()};
+  for (std::vector<uint8_t>& script : ContextScripts()) scripts.push_back(std::move(script));
+  return scripts;
 }
 
 }  // namespace uroce::fuzz

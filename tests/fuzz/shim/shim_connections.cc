@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "verbs-shim/daemon_connection.h"
+#include "verbs-shim/poller.h"
 
 namespace uroce::fuzz {
 
@@ -12,6 +13,7 @@ void EndSessions(uint64_t guard_bytes) {
   shim::DaemonConnection* connection =
       shim::DaemonConnection::Get();  // The newest connection, which links to the older ones.
   shim::DaemonConnection::InChild();  // Closes the fds and forgets the connections.
+  shim::t_poller = shim::Poller();    // It may refer to one.
   while (connection != nullptr) {
     munmap(connection->arena_ - guard_bytes, UROCE_ARENA_BYTES + 2 * guard_bytes);
     for (auto* middle : connection->queue_pairs_.roots_) {

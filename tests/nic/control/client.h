@@ -78,7 +78,7 @@ class ControlClient {
   Answer Hello() { return Call(UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0}); }
   /// The next answer. With MSG_DONTWAIT in `flags`: hung_up also where there is none yet.
   Answer Receive(int flags = 0) {
-    std::vector<uint8_t> datagram(64 << 10);
+    static thread_local std::vector<uint8_t> datagram(64 << 10);
     iovec part{datagram.data(), datagram.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 80)];
     msghdr message{};
