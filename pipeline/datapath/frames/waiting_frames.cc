@@ -180,14 +180,18 @@ void WaitingFrames::Give(ProgramFrames& program, uint32_t count) {
 }
 
 void WaitingFrames::JobFrames::Begin(ProgramFrames& program, uint32_t frames) {
-  if (frames == 0) return;
-  Take(program, frames);
+  program_ = &program;
   user_ = program.user;
-  frames_ = frames;
+  Add(frames);
 }
 
-void WaitingFrames::JobFrames::End(ProgramFrames& program) {
-  program.waiting -= frames_;
+void WaitingFrames::JobFrames::Add(uint32_t frames) {
+  Take(*program_, frames);
+  frames_ += frames;
+}
+
+void WaitingFrames::JobFrames::End() {
+  program_->waiting -= frames_;
   Release();
 }
 

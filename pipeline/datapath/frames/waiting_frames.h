@@ -211,9 +211,9 @@ class KeptFramePool {
 // Counts frames that wait for a program's copy helper, or behind one that does. Access to the
 // program's memory can delay them for as long as the program likes.
 
-/// Counts the waiting frames of a worker: packets that a queue pair keeps behind a copy job, the
-/// frames of the copy job, those that are batched with it, and payload that was prefetched. Used by
-/// the worker's thread, except as JobFrames says.
+/// Counts the waiting frames of a worker, each once: packets that a queue pair keeps behind a copy
+/// job, the job's own frames, and payload that was prefetched. Used by the worker's thread, except
+/// as JobFrames says.
 class WaitingFrames {
  public:
   explicit WaitingFrames(const FrameLimits& limits);
@@ -233,8 +233,9 @@ class WaitingFrames {
   /// The worker's total, for UserFrames.
   const std::shared_ptr<std::atomic<uint32_t>>& all() const { return all_; }
 
-  /// The frames that a copy job holds, from Begin until End or until the job is destroyed, which
-  /// may happen on any thread and after the program has gone.
+  /// The frames that a copy job alone holds, from Begin until End or until the job is destroyed,
+  /// which may happen on any thread and after the program has gone. Frames that a queue pair keeps
+  /// as well are counted there, until the queue pair abandons the job: see Add.
   class JobFrames {
    public:
     JobFrames() = default;
@@ -242,12 +243,15 @@ class WaitingFrames {
     JobFrames& operator=(const JobFrames&) = delete;
     ~JobFrames() { Release(); }
     void Begin(ProgramFrames& program, uint32_t frames);
-    /// Called on the worker's thread while `program`, as given to Begin, still exists.
-    void End(ProgramFrames& program);
+    // Add and End are called on the worker's thread while `program`, as given to Begin, exists.
+    /// Counts frames that the queue pair keeps no longer, but the job does.
+    void Add(uint32_t frames);
+    void End();
 
    private:
     void Release();
 
+    ProgramFrames* program_ = nullptr;
     std::shared_ptr<UserFrames> user_;
     uint32_t frames_ = 0;
   };

@@ -17,11 +17,6 @@ using wire::OpcodeInfo;
 
 // The most waiting packets that are looked at for one copy job.
 constexpr uint32_t kMaxLooks = 64;
-// The frames of a job that are also in the list of those that wait count twice, since they may
-// outlive it. So a job takes few of them once the program has used this share of its room: peers
-// else fill the room before their gates close.
-constexpr uint32_t kSharesOfAmple = 4;
-constexpr uint32_t kFewBatched = 15;
 // The traits that distinguish kinds of messages.
 constexpr uint16_t kKindTraits =
     OpcodeInfo::kSend | OpcodeInfo::kWrite | OpcodeInfo::kRead | OpcodeInfo::kResponse;
@@ -63,6 +58,15 @@ uint32_t WholeBatched(const CopyJob& job) {
   return whole;
 }
 
+/// How many frames the job counts as: those that its queue pair does not keep, since what a job
+/// places lies in packets that wait. A job without a frame counts as one: a queue pair that ends or
+/// is reset leaves its job behind.
+uint32_t OwnFrames(const CopyJob& job) {
+  const uint32_t prefetched = job.kind == CopyJob::Kind::kRead ? job.batched_count : 0;
+  const uint32_t frames = (job.frame != nullptr ? 1 : 0) + prefetched;
+  return std::max(frames, 1u);
+}
+
 BatchedPlacements& PlacedFor(WaitingWork& waiting, Effect::Kind kind) {
   return kind == Effect::Kind::kPlaceSend ? waiting.placed_responses : waiting.placed_requests;
 }
@@ -76,15 +80,13 @@ void CopyBatches::BatchPlacements(QueuePair& qp) {
   const OpcodeInfo* info = &wire::InfoOf(waiting.effect_opcode);
   if (!PlacesMessage(effect.kind)) return;
   const uint16_t kind = info->traits & kKindTraits;
-  const ProgramFrames& program = qp.program().frames;
-  const bool is_ample = program.waiting < waiting_frames_.Most(program) / kSharesOfAmple;
-  const uint32_t most = is_ample ? CopyJob::kMaxBatched : kFewBatched;
   MessagePlace place = Behind(PlaceOf(effect), LengthOf(effect));
   wire::Psn psn = waiting.effect_psn + 1;
   uint32_t looks = 0;
   // A FIRST or MIDDLE packet is followed by more of its message.
-  for (rte_mbuf* frame = waiting.oldest; frame != nullptr && info->Has(OpcodeInfo::kFullPayload) &&
-                                         ++looks <= kMaxLooks && job.batched_count < most;
+  for (rte_mbuf* frame = waiting.oldest;
+       frame != nullptr && info->Has(OpcodeInfo::kFullPayload) && ++looks <= kMaxLooks &&
+       job.batched_count < CopyJob::kMaxBatched;
        frame = frame->next) {
     wire::Packet packet;
     wire::FrameView view;
@@ -324,9 +326,7 @@ void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
     // A program that has copies under way must be polled.
     context_.sessions.NoteWork(*program, context_.time.now());
   }
-  // A job without a frame counts as one: a queue pair that ends or is reset leaves its job behind.
-  const uint32_t frames = (job->frame != nullptr ? 1 : 0) + job->batched_count;
-  job->frames_held.Begin(program->frames, std::max(frames, 1u));
+  job->frames_held.Begin(program->frames, OwnFrames(*job));
   session->copy_helper()->Submit(context_.worker, job);
 }
 
@@ -348,8 +348,8 @@ bool CopyEngine::HasReserve() const {
   return std::ranges::all_of(context_.ports, [](const auto& port) { return port->HasReserve(); });
 }
 
-QueuePair* CopyEngine::TakeBack(CopyJob* job, ProgramFrames& program) {
-  job->frames_held.End(program);
+QueuePair* CopyEngine::TakeBack(CopyJob* job) {
+  job->frames_held.End();
   if (job->owner == nullptr) {
     delete job;
     return nullptr;
@@ -380,6 +380,9 @@ void CopyEngine::Abandon(QueuePair& qp) {
   CopyBatches::Forget(qp);
   WaitingWork& waiting = qp.waiting();
   if (waiting.in_flight == nullptr) return;
+  // The queue pair drops its packets, but some of them are still frames of the job.
+  CopyJob& job = *waiting.in_flight;
+  if (job.kind == CopyJob::Kind::kWrite) job.frames_held.Add(job.batched_count);
   waiting.in_flight->owner = nullptr;  // The thread that takes it next deletes it, and its frames.
   waiting.in_flight = nullptr;
   waiting.job = std::make_unique<CopyJob>();

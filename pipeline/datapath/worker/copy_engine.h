@@ -125,7 +125,7 @@ class CopyEngine {
         if (job == nullptr) break;
         any = true;
         MoveResult result = MoveResult::kDone;
-        QueuePair* const qp = TakeBack(job, polled[i]->frames);
+        QueuePair* const qp = TakeBack(job);
         if (qp != nullptr && HasEnded(*qp, result)) on_end(*qp, result);
       }
     }
@@ -153,7 +153,7 @@ class CopyEngine {
   void TakePieces(QueuePair& qp);
   bool HasReserve() const;
   /// Returns the queue pair of `job`. Null: the queue pair has gone, and the job is freed.
-  static QueuePair* TakeBack(CopyJob* job, ProgramFrames& program);
+  static QueuePair* TakeBack(CopyJob* job);
   /// False: the copy of `qp` continues with another job.
   bool HasEnded(QueuePair& qp, MoveResult& result);
 

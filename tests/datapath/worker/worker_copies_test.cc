@@ -30,12 +30,13 @@ class WorkerParkedTest : public testing::Test {
     bed_.StartCopyHelper(*bed_.session, by_workers);
   }
 
-  void Write(Endpoint& endpoint) {
+  void Write(Endpoint& endpoint) { Write(endpoint, copied_); }
+  void Write(Endpoint& endpoint, const MemoryRegion& to) {
     endpoint.PostSend({.opcode = kWrite,
                        .wr_id = 1,
                        .list = {Testbed::Sge(from_, 0, 50'000)},
-                       .remote_addr = copied_.iova,
-                       .rkey = copied_.key});
+                       .remote_addr = to.iova,
+                       .rkey = to.key});
   }
   /// Has the peer of `endpoint` wait for the helper.
   void WriteUntilCopying(Endpoint& endpoint) {
@@ -197,6 +198,39 @@ TEST_F(WorkerStuckTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
     EXPECT_EQ(cqe.status, 0);
   }
   EXPECT_EQ(target_, source_);
+}
+
+/// What waits behind a copy that does not end is counted once, and so long as anything holds it.
+TEST_F(WorkerParkedTest, AFrameCountsOnceAlsoWhenACopyOutlivesItsQueuePair) {
+  Session& hostile = bed_.AddSession();
+  bed_.StartCopyHelper(hostile);
+  hostile.copy_helper()->SetStage(SilentStage());
+  MemoryRegion& stuck = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kCopied);
+  stuck.session = &hostile;
+  // The first packet is copied while the next ones arrive: these go with the second job.
+  MrSegment rest = stuck.segments[0];
+  stuck.segments[0].length_bytes = 1024;
+  rest.iova += 1024;
+  rest.app_addr += 1024;
+  rest.length_bytes -= 1024;
+  rest.is_staged = rest.may_wait = true;
+  stuck.segments.push_back(rest);
+  Endpoint& a = bed_.AddEndpoint(0);
+  Endpoint& b = bed_.AddEndpoint(1, {.session = &hostile});
+  bed_.Connect(a, b);
+  Write(a, stuck);
+  ASSERT_TRUE(bed_.RunUntil([&] {
+    const CopyJob* const job = b.qp->waiting().in_flight;
+    return job != nullptr && job->batched_count != 0 && job->pieces[0].is_staged;
+  }));
+  for (int i = 0; i < 1000; ++i) bed_.Turn();
+  const ProgramFrames& frames = b.qp->program().frames;
+  const uint32_t batched = b.qp->waiting().in_flight->batched_count;
+  EXPECT_EQ(frames.waiting, 1 + b.qp->waiting().packets);
+  bed_.Modify(b, transport::QpState::kReset);
+  EXPECT_EQ(b.qp->waiting().packets, 0u);
+  EXPECT_EQ(frames.waiting, 1 + batched);
+  EXPECT_EQ(frames.user->waiting, frames.waiting);
 }
 
 /// Twenty-four connections, more than which would fill the room for packets that wait. Nothing is
