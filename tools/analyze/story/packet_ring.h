@@ -76,19 +76,31 @@ class IdentificationOrder {
     last_ = identification;
     if (!begun_) {
       begun_ = true;
+      newest_ = identification;
       return;
     }
+    const auto ahead = static_cast<int16_t>(identification - newest_);
+    if (ahead > 0 || ahead < -kMostStep) newest_ = identification;
     rising_ += step > 0 && step <= kMostStep;
     other_ += step < 0 || step > kMostStep;
     same_ += step == 0;
   }
   /// Each packet has a higher one than the packet sent before it.
   bool rises() const { return rising_ >= 2 && rising_ >= 4 * uint64_t{other_} + 4 * same_; }
+  /// A packet with this one cannot have been overtaken by those before: it was sent behind them.
+  bool IsInOrder(uint16_t identification) const {
+    return rises() && static_cast<int16_t>(identification - newest_) > 0;
+  }
+  /// It was sent before a packet that came before it.
+  bool IsLate(uint16_t identification) const {
+    return rises() && static_cast<int16_t>(identification - newest_) < 0;
+  }
   bool is_constant() const { return same_ >= 4 && same_ >= 8 * uint64_t{rising_ + other_}; }
 
  private:
   static constexpr int kMostStep = 4096;
   uint16_t last_ = 0;
+  uint16_t newest_ = 0;
   bool begun_ = false;
   uint32_t rising_ = 0;
   uint32_t other_ = 0;

@@ -33,6 +33,7 @@ struct OutstandingRead {
   wire::Psn earlier;     ///< As well, of those asked for before, which may still come.
   bool has_earlier = false;
   uint32_t earlier_frame = 0;  ///< The answer that came before such a one.
+  wire::Psn behind_late;       ///< Behind the newest late answer.
   uint32_t reordering = 0;     ///< The finding about `overtaker`, if there is one.
   PacketMark overtaker;        ///< The answer that came before `round`, if one did.
   PacketMark passed_over;      ///< The answer that came before what was then asked for again.

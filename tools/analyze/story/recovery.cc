@@ -41,7 +41,7 @@ void Recovery::OnSequenceNak(const CapturedPacket& nak, const PacketMark* origin
   const uint64_t dropped_until = keeps ? late_until_ : std::max(late_until_, repair_frame_);
   const auto is_soon = [&](int64_t passed_ns) {
     return round_trip_.is_sure() ? round_trip_.IsTooSoon(passed_ns)
-                                 : passed_ns < round_trip_.least_ns / 2;
+                                 : passed_ns < round_trip_.least_ns * 3 / 4;
   };
   found.was_dropped = found.original && (found.original->frame < dropped_until ||
                                          is_soon(nak.time_ns - found.original->time_ns));
@@ -146,6 +146,10 @@ void Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) 
     const size_t erased =
         std::erase_if((*one)->lost, [&](const Lost& lost) { return IsFirstOf(lost, packet); });
     if (erased == 0) continue;
+    // This one answers the NAK.
+    const std::optional<Nak>& nak = (*one)->nak;
+    if (nak && nak->psn == facts.psn) reaction_.Add(packet.time_ns - nak->time_ns);
+    if ((*one)->start == facts.psn) ReportLateIn(**one);
     OnLateRequest(packet, ReportSentAgain(packet, facts));
     TakeMissed(facts.psn);
   }
@@ -274,6 +278,7 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
 }
 
 void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) {
+  if (facts.knows_order && TakeLateRepeat(packet)) return;
   const bool was_refused = IsMissed(facts.psn) || (rnr_ && facts.psn.Since(rnr_->psn) >= 0);
   const bool is_in_turn = IsInTurn(facts.psn, packet.time_ns);
   if (facts.original && !facts.knows_order && !was_refused && !is_in_turn) OnSecond(packet, facts);
@@ -291,12 +296,15 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
   episode.bytes += facts.payload_bytes;
   ++resent_packets_;
   resent_bytes_ += facts.payload_bytes;
+  if (facts.skipped_by != 0) OnSkipped(packet, facts);
   // The responder has dropped what came behind an RNR NAK.
   if (episode.trigger == Trigger::kRnr && facts.original) return;
   const bool is_missed = TakeMissed(facts.psn);
-  if (IsLost(facts, is_first, is_missed) && episode.lost.size() < kMostLost) {
+  const bool is_told = facts.skipped_by != 0 && facts.original;
+  if (!is_told && IsLost(facts, is_first, is_missed) && episode.lost.size() < kMostLost) {
     episode.lost.push_back(LostOf(facts, is_missed));
     episode.lost.back().resent_ns = packet.time_ns;
+    episode.lost.back().resent_frame = packet.number;
     if (is_first && episode.nak && episode.nak->was_dropped) {
       episode.lost.back().was_dropped = true;
       if (episode.nak->cause != 0) episode.lost.back().cause = episode.nak->cause;
@@ -311,6 +319,38 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
                                  .opcode = facts.original->opcode,
                                  .cause = facts.original->cause});
   }
+}
+
+/// The packet was missed where the requester had sent it again: that time, it was lost. If it soon
+/// comes once more, it was late.
+void Recovery::OnSkipped(const CapturedPacket& packet, const ResendFacts& facts) {
+  if (episode_->lost.size() == kMostLost) return;
+  episode_->lost.push_back({.psn = facts.psn,
+                            .time_ns = facts.skipped_ns,
+                            .what = LostWhat::kRequest,
+                            .side = LostSide::kRequester,
+                            .opcode = facts.opcode,
+                            .skipped_by = facts.skipped_by,
+                            .skipped_id = facts.skipped_id,
+                            .resent_ns = packet.time_ns,
+                            .resent_frame = packet.number});
+}
+
+bool Recovery::TakeLateRepeat(const CapturedPacket& packet) {
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one) continue;
+    const auto found = std::ranges::find_if((*one)->lost, [&](const Lost& lost) {
+      return lost.skipped_by != 0 && lost.psn == packet.packet.header.psn &&
+             IsBefore(packet.identification, lost.skipped_id);
+    });
+    if (found == (*one)->lost.end()) continue;
+    found->resent_frame = packet.number;
+    found->resent_ns = packet.time_ns;
+    ReportLateRepeat(*found);
+    (*one)->lost.erase(found);
+    return true;
+  }
+  return false;
 }
 
 uint32_t Recovery::SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) const {

@@ -46,7 +46,7 @@ struct RoundTrip {
   }
   /// An answer cannot come so soon behind what it answers.
   bool IsTooSoon(int64_t passed_ns) const {
-    return passed_ns < (is_sure() ? least_ns * 25 / 32 : least_ns * 5 / 8);
+    return passed_ns < (is_sure() ? least_ns * 28 / 32 : least_ns * 5 / 8);
   }
   bool is_sure() const { return samples >= 4; }
 };
@@ -78,6 +78,9 @@ struct ResendFacts {
   bool waits = true;             ///< A packet that was seen asks for an answer, and has none yet.
   bool is_before_start = false;  ///< It was first sent before the first packet seen.
   bool knows_order = false;      ///< Identifications tell late packets from repeated ones.
+  uint64_t skipped_by = 0;  ///< The frame before which it should have been sent again; 0: none.
+  int64_t skipped_ns = 0;   ///< The time of that frame, and its identification.
+  uint16_t skipped_id = 0;
 };
 
 /// Requesters time out later; sooner, a NAK was there that was not captured.
@@ -191,7 +194,10 @@ class Recovery {
     uint32_t among = 0;  // It is one of so many PSNs, from `psn` on.
     bool may_be_late = false;
     bool was_dropped = false;  // It came in its turn, and the responder waited for another.
+    uint64_t skipped_by = 0;   // It was sent again before this frame and did not come; 0: not so.
+    uint16_t skipped_id = 0;   // The identification of that frame.
     int64_t resent_ns = 0;
+    uint64_t resent_frame = 0;
     int64_t arrived_ns = 0;  // When the responder first told that it has the packet; 0: never.
   };
   struct Episode {
@@ -236,6 +242,12 @@ class Recovery {
   bool WasLate(const Lost& lost) const;
   /// What seemed to be sent again was the first transmission: now it was sent again.
   void OnSecond(const CapturedPacket& packet, const ResendFacts& facts);
+  void OnSkipped(const CapturedPacket& packet, const ResendFacts& facts);
+  /// True: identifications tell that the packet was sent before one that came before it.
+  bool TakeLateRepeat(const CapturedPacket& packet);
+  /// The episode was none: its first packet had been late, and so were the others.
+  void ReportLateIn(Episode& episode);
+  void ReportLateRepeat(const Lost& lost);
   uint32_t ReportLate(const Lost& lost, int64_t time_ns);
   /// The first transmission, which seemed to be a repeated one, was late.
   uint32_t ReportSentAgain(const CapturedPacket& packet, const ResendFacts& facts);

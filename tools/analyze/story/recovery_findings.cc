@@ -46,6 +46,11 @@ std::string TimeoutCodes(int64_t waited_ns) {
 
 std::string Recovery::LostText(const Lost& lost) const {
   const std::string at = lost.frame != 0 ? absl::StrCat(" (", Frame(lost.frame), ")") : "";
+  if (lost.skipped_by != 0) {
+    return absl::StrCat(Packets(lost.packets), " from psn ", lost.psn.value(),
+                        " on did not reach the capture point when sent again: lost ",
+                        SideText(lost.side));
+  }
   if (lost.frame == 0 && lost.what == LostWhat::kRequest) {
     return absl::StrCat(Packets(lost.packets), " from psn ", lost.psn.value(),
                         " on did not reach the capture point: lost ", SideText(lost.side));
@@ -145,7 +150,8 @@ std::vector<Recovery::Lost> Recovery::Joined(const std::vector<Lost>& lost) {
     Lost* const last = joined.empty() ? nullptr : &joined.back();
     const bool continues = last != nullptr && last->frame == 0 && one.frame == 0 &&
                            last->what == one.what && last->side == one.side && last->among == 0 &&
-                           one.among == 0 && one.psn == last->psn + last->packets;
+                           last->skipped_by == one.skipped_by && one.among == 0 &&
+                           one.psn == last->psn + last->packets;
     continues ? static_cast<void>(last->packets += one.packets) : joined.push_back(one);
   }
   return joined;
@@ -173,7 +179,7 @@ uint32_t Recovery::ReportLost(const Episode& episode, uint64_t& count) {
     finding.among = lost.among;
     finding.may_be_late = lost.may_be_late;
     if (lost.frame != 0) finding.AddFrame(lost.frame);
-    finding.AddFrame(episode.first_frame);
+    finding.AddFrame(lost.skipped_by != 0 ? lost.skipped_by : episode.first_frame);
     finding.text = LostText(lost);
     const uint32_t id = sink_.Add(std::move(finding));
     cause = cause == 0 ? id : cause;
@@ -200,6 +206,24 @@ uint32_t Recovery::ReportSentAgain(const CapturedPacket& packet, const ResendFac
                            Frame(facts.original->frame), ") came behind later packets, and was ",
                            "sent again (", Frame(packet.number), ")");
   return sink_.Add(std::move(late));
+}
+
+void Recovery::ReportLateIn(Episode& episode) {
+  std::erase_if(episode.lost, [&](const Lost& lost) {
+    if (lost.frame != 0 || lost.packets != 1 || lost.side != LostSide::kRequester) return false;
+    ReportLateRepeat(lost);
+    return true;
+  });
+}
+
+void Recovery::ReportLateRepeat(const Lost& lost) {
+  Finding late = sink_.Make(FindingKind::kReordering, lost.resent_ns, lost.psn);
+  late.side = LostSide::kRequester;
+  late.what = LostWhat::kRequest;
+  late.AddFrame(lost.resent_frame);
+  late.text = absl::StrCat(PacketName(lost.opcode), " psn ", lost.psn.value(), " (",
+                           Frame(lost.resent_frame), ") came behind later packets");
+  sink_.Add(std::move(late));
 }
 
 uint32_t Recovery::ReportNakAlone(const Nak& nak, uint32_t cause) {

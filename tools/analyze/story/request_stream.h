@@ -89,6 +89,10 @@ class RequestStream {
     uint16_t identification = 0;
     uint32_t reordering = 0;  // The finding, if a packet of it came late.
     bool is_start = false;    // It was sent before the first packet that was seen.
+    // Of a skip: the packet behind it, and whether the requester went on behind that one. Otherwise
+    // that packet may be a late one of the round before.
+    wire::Psn overtaker;
+    bool is_sure = true;
   };
   struct OpenMessage {
     int64_t start_ns = 0;
@@ -125,6 +129,7 @@ class RequestStream {
   void Resend(const CapturedPacket& packet, ResendFacts facts);
   void NoteRepeat(const CapturedPacket& packet);
   bool WasSeenSince(wire::Psn psn, int64_t time_ns);
+  void Skip(const CapturedPacket& packet, const ResendFacts& facts, uint32_t packets);
   bool IsAlone(uint64_t frame) const;
   int64_t LeastResend(const PacketMark& mark) const;
   bool IsTooSoon(const CapturedPacket& packet, int64_t shown_ns) const;
@@ -207,7 +212,8 @@ class RequestStream {
   ReadList reads_;
   MessageOrder order_;
   std::vector<Gap> gaps_;
-  std::vector<Gap> skips_;  // As well, when they should have been sent again.
+  std::vector<Gap> skips_;   // As well, when they should have been sent again.
+  std::optional<Gap> skip_;  // The packet that is sent again now was missed so.
   OpenMessage open_;
   std::deque<WaitingMessage> waiting_;
   std::optional<EarlyAnswer> early_;
@@ -223,6 +229,7 @@ class RequestStream {
   uint8_t last_syndrome_ = 0;    // Of it.
   uint64_t last_rnr_frame_ = 0;  // The newest RNR NAK.
   uint64_t last_request_ = 0;    // The frame.
+  uint64_t late_frame_ = 0;      // The newest one that came late, as a finding says.
   uint64_t progress_frame_ = 0;
   wire::Psn progress_psn_;       // Of that answer.
   wire::Psn highest_answer_;     // Behind the last PSN that was answered, in any order.

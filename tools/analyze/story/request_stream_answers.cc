@@ -75,7 +75,8 @@ void RequestStream::TakeAnswersOf(const RequestStream& other) {
 int64_t RequestStream::LeastRepeat(const CapturedPacket& answer) {
   if (answer.time_ns - last_repeat_ns_ >= kLeastTimeoutNs) repeats_ = 0;
   if (repeats_ == 0) return kLeastProbeNs;
-  --repeats_;
+  // An answer that comes too soon leaves them without theirs.
+  if (!amounts_.round_trip.IsTooSoon(answer.time_ns - last_repeat_ns_)) --repeats_;
   return 0;
 }
 
@@ -216,6 +217,10 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
       read->has_earlier && !read->WasAskedLast(header.psn) && header.psn.Since(read->earlier) >= 0;
   continues || IsOfEarlierRound(packet, *read) ? TakeInEarlierRound(packet, *read)
                                                : TakeInRound(packet, *read, mark);
+  if (before == nullptr && response_ids_.IsLate(packet.identification)) {
+    ReportReordering(packet, highest_mark_.frame, 0, LostWhat::kResponse);
+    recovery_.OnLateAnswer(header.psn);
+  }
   Acknowledge(packet, read->is_complete() ? read->end() : read->expected);
 }
 
@@ -239,6 +244,10 @@ void RequestStream::TakeInEarlierRound(const CapturedPacket& packet, Outstanding
   const wire::Psn psn = packet.packet.header.psn;
   const int32_t ahead = psn.Since(read.earlier);
   if (ahead < 0) {
+    // Late packets come one by one. A run of them answers a time between the first and the last.
+    const bool is_run = psn == read.behind_late;
+    read.behind_late = psn + 1;
+    if (is_run) return;
     ReportReordering(packet, read.earlier_frame, 0, LostWhat::kResponse);
     recovery_.OnLateAnswer(psn);
     return;
@@ -362,6 +371,9 @@ void RequestStream::ReportDuplicate(const CapturedPacket& packet, uint64_t of_fr
 uint32_t RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t overtaker,
                                          uint32_t known, LostWhat what) {
   const wire::Psn psn = packet.packet.header.psn;
+  const IdentificationOrder& ids = what == LostWhat::kRequest ? request_ids_ : response_ids_;
+  if (ids.IsInOrder(packet.identification) || late_frame_ == packet.number) return known;
+  late_frame_ = packet.number;
   if (Finding* const one = known == 0 ? nullptr : sink().FindNew(known)) {
     ++one->count;
     if (what == LostWhat::kRequest) NoteLate(packet, known);

@@ -319,22 +319,34 @@ void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
   const int64_t begin_ns = recovery_.RoundBegin(packet.time_ns);
   while (skipped != 0 && WasSeenSince(facts.psn - skipped, begin_ns)) --skipped;
   if (skipped != 0 && WasSeenSince(facts.psn - 1, begin_ns)) skipped = 0;
-  if (skipped != 0) {
-    if (skips_.size() == kMostSkips) {
-      LoseSkipped(skips_.front());
-      skips_.erase(skips_.begin());
-    }
-    skips_.push_back({.first = facts.psn - skipped,
-                      .packets = skipped,
-                      .frame = packet.number,
-                      .time_ns = packet.time_ns,
-                      .identification = packet.identification});
+  for (Gap& skip : skips_) skip.is_sure |= facts.psn == skip.overtaker + 1;
+  if (const std::optional<Gap> skip = std::exchange(skip_, std::nullopt)) {
+    facts.skipped_by = skip->frame;
+    facts.skipped_ns = skip->time_ns;
+    facts.skipped_id = skip->identification;
   }
+  if (skipped != 0) Skip(packet, facts, skipped);
   recovery_.OnResend(packet, facts);
+}
+
+/// The packets before this one were not sent again before it, or did not arrive.
+void RequestStream::Skip(const CapturedPacket& packet, const ResendFacts& facts, uint32_t packets) {
+  if (skips_.size() == kMostSkips) {
+    LoseSkipped(skips_.front());
+    skips_.erase(skips_.begin());
+  }
+  skips_.push_back({.first = facts.psn - packets,
+                    .packets = packets,
+                    .frame = packet.number,
+                    .time_ns = packet.time_ns,
+                    .identification = packet.identification,
+                    .overtaker = facts.end - 1,
+                    .is_sure = facts.knows_order || facts.end == next_});
 }
 
 /// A requester sends all again in order: what it has skipped was lost before the point.
 void RequestStream::LoseSkipped(const Gap& skip, wire::Psn again, uint32_t span) {
+  if (!skip.is_sure) return;
   Finding finding = sink().Make(FindingKind::kLoss, skip.time_ns, skip.first);
   finding.count = 0;
   const wire::Psn end = skip.first + skip.packets;
@@ -374,7 +386,12 @@ bool RequestStream::WasSkipped(const CapturedPacket& packet) {
   if (found == skips_.end()) return false;
   const Gap skip = *found;
   skips_.erase(found);
-  if (!IsLate(packet, skip.identification, skip.time_ns)) {
+  const bool is_late = IsLate(packet, skip.identification, skip.time_ns);
+  if (!is_late && skip.packets == 1) {
+    if (skip.is_sure) skip_ = skip;
+    return false;
+  }
+  if (!is_late) {
     const uint32_t unsure = unsure_packets_;
     LoseSkipped(skip, psn, SpanOf(packet.packet.header));
     unsure_packets_ = unsure;
