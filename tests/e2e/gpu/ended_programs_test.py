@@ -5,47 +5,17 @@ them goes on, and the daemon keeps nothing."""
 import signal
 import unittest
 
-from gpu.programs import Transfers
-from labs.killed_pairs import MortalLab, holdings_at_rest, wait_until_back
+from gpu.honest_pair import BesideHonestPair
+from gpu.programs import REFUSED, SILENT, Transfers
+from labs.killed_pairs import MortalLab
 from labs.lab import find_list
 from labs.process import wait_until
 
-SILENT = "transport retry counter exceeded"
-REFUSED = "remote access error"
 INVALID_VALUE = 1
 ALL = 2**30
 
 
-class EndedProgramsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.lab = MortalLab()
-        cls.addClassCleanup(cls.lab.tear_down)
-        # What the daemon allocates once it has then.
-        first = Transfers(cls.lab)
-        cls.addClassCleanup(first.kill)
-        first.wait_for_progress()
-        first.stop()
-        cls.before = holdings_at_rest(cls.lab)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.lab.close()  # Fails when the daemon has crashed.
-
-    def setUp(self):
-        self.honest = self.start()
-
-    def tearDown(self):
-        self.honest.wait_for_progress()
-        self.honest.stop()
-        wait_until_back(self.lab, self.before)
-
-    def start(self, role="target", timeout=14):
-        pair = Transfers(self.lab, role, timeout)
-        self.addCleanup(pair.kill)
-        pair.wait_for_progress()
-        return pair
-
+class EndedProgramsTest(BesideHonestPair):
     def staged_regions(self):
         return [region for region in find_list(self.lab.a.dump("mr"))
                 if any(part.get("mode") == "staged" for part in region.get("segments", []))]

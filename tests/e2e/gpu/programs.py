@@ -12,6 +12,9 @@ from labs.process import Failed, Process, wait_until
 DRIVER = BUILD / "tests" / "gpu"
 MEMORY_KINDS = DRIVER / "memory_kinds"
 TRANSFERS = DRIVER / "transfers"
+# How requests to device memory fail.
+SILENT = "transport retry counter exceeded"
+REFUSED = "remote access error"
 OFFSETS = {"delay_us": 0, "seed": 4, "fail_from": 8, "fail_count": 12, "fail_result": 16,
            "fail_late": 20, "hang_copy": 24, "hang_synchronize": 28, "hang_call": 32,
            "copies": 64, "hanging": 68, "registered": 72, "streams": 76}
@@ -46,16 +49,23 @@ def start(host, words, *program, env=None):
 
 class Transfers:
     """A program with device memory, and one that transfers to and from there. Each pair has its own
-    words, by which its driver hangs and fails alone. `role`: of the first (transfers.cc)."""
+    words, by which its driver hangs and fails alone. `role` and `requester`: transfers.cc."""
 
-    def __init__(self, lab, role="target", timeout=14):
+    def __init__(self, lab, role="target", timeout=14, requester="requester"):
         self.directory = tempfile.mkdtemp(prefix="transfers-", dir=lab.directory)
         self.words = Words(self.directory)
         self.target = start(lab.a, self.words, TRANSFERS, role, lab.a.device, self.directory)
-        self.requester = lab.b.start(TRANSFERS, "requester", lab.b.device, self.directory, timeout)
+        self.requester = lab.b.start(TRANSFERS, requester, lab.b.device, self.directory, timeout)
 
     def rounds(self):
-        counts = re.findall(r"^(\d+) rounds$", self.requester.output(), re.M)
+        return self._count("rounds")
+
+    def wrong(self):
+        """In how many rounds of a doubter bytes differed."""
+        return self._count("wrong")
+
+    def _count(self, what):
+        counts = re.findall(rf"^(\d+) {what}$", self.requester.output(), re.M)
         return int(counts[-1]) if counts else 0
 
     def wait_for_progress(self, rounds=5):
@@ -72,8 +82,11 @@ class Transfers:
 
     def do(self, what):
         """Has the target do it, and waits until it has."""
+        done = os.path.join(self.directory, f"done-{what}")
+        if os.path.exists(done):
+            os.remove(done)
         self.ask(what)
-        wait_until(lambda: os.path.exists(os.path.join(self.directory, f"done-{what}")), what)
+        wait_until(lambda: os.path.exists(done), what)
 
     def status(self):
         """With which status the requester fails."""

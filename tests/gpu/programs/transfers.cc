@@ -4,14 +4,16 @@
 // Usage: transfers ROLE DEVICE DIRECTORY [TIMEOUT], under `uroce run`. Both meet in the directory.
 //   target      has 1 MB of device memory. Does what a new file in the directory asks for, and
 //               renames the file then: do-fork, do-child-end, do-reset, do-destroy, do-free,
-//               do-scribble, do-exit (at once), do-end (deregisters first).
+//               do-scribble, do-push (writes to the requester, and prints how that ended),
+//               do-exit (at once), do-end (deregisters first), do-NAME for each lie of
+//               stage_liar.cc: answers the daemon so from then on.
 //   own-target  has it in a context of cuCtxCreate.
 //   late-target registers it first while all fds are in use, then while no thread can start, and
 //               prints what these two answer.
 //   requester   writes a pattern, reads it and compares, until the file "stop" is there. Prints
 //               "N rounds" now and then, in the end "done", or "failed: STATUS"; exit status 1:
 //               bytes differ. TIMEOUT is that of its ACKs (4.096 us * 2^TIMEOUT).
-#include <fcntl.h>
+//   doubter     goes on where bytes differ, and prints "N wrong" before "N rounds".
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -22,12 +24,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "pipeline/shm/abi/uroce_stage.h"
+#include "tests/gpu/programs/stage_liar.h"
 #include "tests/gpu/verbs/api.h"
 #include "tests/gpu/verbs/end.h"
 
@@ -37,6 +39,7 @@ namespace {
 constexpr size_t kBytes = 1 << 20;
 constexpr uint32_t kMessageBytes = 100'000;
 constexpr uint32_t kWindow = 4;
+constexpr uint32_t kPushedBytes = 4096;
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
@@ -61,43 +64,6 @@ EndInfo Learn(const std::string& path) {
 }
 
 // ---- The target ----
-
-/// The stage of this process, as /proc/self/maps names it; or null.
-uint8_t* FindStage(size_t& bytes) {
-  std::FILE* const maps = std::fopen("/proc/self/maps", "r");
-  char line[1000];
-  uint8_t* stage = nullptr;
-  while (maps != nullptr && std::fgets(line, sizeof(line), maps) != nullptr) {
-    uint64_t start = 0;
-    uint64_t end = 0;
-    if (std::strstr(line, "uroce-stage") == nullptr) continue;
-    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) != 2) continue;
-    stage = reinterpret_cast<uint8_t*>(start);
-    bytes = end - start;
-  }
-  if (maps != nullptr) std::fclose(maps);
-  return stage;
-}
-
-/// Serves its stage wrongly: random words at random places of it, most in front of the data.
-void Scribble() {
-  size_t bytes = 0;
-  uint8_t* const stage = FindStage(bytes);
-  if (stage == nullptr) std::exit(2);
-  std::thread([stage, bytes] {
-    constexpr size_t kWordsInFront = 1032;
-    std::mt19937 random(1);
-    for (;;) {
-      const size_t words = random() % 16 == 0 ? bytes / 4 : kWordsInFront;
-      auto* const word = reinterpret_cast<uint32_t*>(stage) + random() % words;
-      const uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
-      const auto any = static_cast<uint32_t>(random());
-      const uint32_t values[] = {any, old + 1, old - 1, 0, UINT32_MAX, any % 100};
-      __atomic_store_n(word, values[random() % 6], __ATOMIC_RELEASE);
-      usleep(20);
-    }
-  }).detach();
-}
 
 /// All fds of the process are in use while this lasts.
 class FullFds {
@@ -156,14 +122,19 @@ class Target {
     info.address = memory_;
     info.rkey = mr_->rkey;
     Publish(directory_ + "/target", info);
-    end_.Connect(Learn(directory_ + "/requester"), 14);
+    requester_ = Learn(directory_ + "/requester");
+    end_.Connect(requester_, 14);
     Publish(directory_ + "/ready", info);
   }
 
   int Run() {
     for (;;) {
-      for (const char* const what : {"fork", "child-end", "reset", "destroy", "free", "scribble"}) {
+      for (const char* const what :
+           {"fork", "child-end", "reset", "destroy", "free", "scribble", "push"}) {
         if (Takes(what)) Do(what);
+      }
+      for (const StageLiar::Lie& lie : StageLiar::Lies()) {
+        if (Takes(lie.name)) Tell(lie);
       }
       if (Takes("exit")) return 0;
       if (Takes("end")) return ibv_dereg_mr(mr_) == 0 ? 0 : 1;
@@ -202,7 +173,23 @@ class Target {
     if (what == "destroy") Check(TheApi().cuCtxDestroy(context_), "cuCtxDestroy");
     if (what == "free") Check(TheApi().cuMemFree(memory_), "cuMemFree");
     if (what == "scribble") Scribble();
+    if (what == "push") Push();
     std::rename(asked_.c_str(), done_.c_str());
+  }
+
+  void Tell(const StageLiar::Lie& lie) {
+    if (liar_ == nullptr) liar_ = std::make_unique<StageLiar>(memory_, kBytes);
+    liar_->Tell(lie);
+    std::rename(asked_.c_str(), done_.c_str());
+  }
+
+  /// Writes from device memory to what the requester has for that.
+  void Push() {
+    std::string failed = end_.PostOneSided(IBV_WR_RDMA_WRITE, {memory_, kPushedBytes, mr_->lkey},
+                                           requester_.address, requester_.rkey);
+    if (failed.empty()) failed = end_.Await();
+    std::printf("push: %s\n", failed.empty() ? "done" : failed.c_str());
+    std::fflush(stdout);
   }
 
   /// Ends when it is asked to.
@@ -216,6 +203,8 @@ class Target {
   CUcontext context_ = nullptr;
   CUdeviceptr memory_ = 0;
   ibv_mr* mr_ = nullptr;
+  EndInfo requester_ = {};
+  std::unique_ptr<StageLiar> liar_;
   pid_t child_ = 0;
   std::string asked_;
   std::string done_;
@@ -236,17 +225,24 @@ std::string MoveAll(End& end, ibv_wr_opcode opcode, const ibv_mr& mr, const EndI
   return failed;
 }
 
-int Request(const char* device, const std::string& directory, uint8_t timeout) {
+int Request(const char* device, const std::string& directory, uint8_t timeout, bool is_doubter) {
   End end(device);
   const EndInfo peer = Learn(directory + "/target");
   static Bytes sent(kWindow * kMessageBytes);
   static Bytes got(kWindow * kMessageBytes);
   ibv_mr* const sent_mr = end.Register(reinterpret_cast<uint64_t>(sent.data()), sent.size());
   ibv_mr* const got_mr = end.Register(reinterpret_cast<uint64_t>(got.data()), got.size());
-  if (sent_mr == nullptr || got_mr == nullptr) return 2;
-  Publish(directory + "/requester", end.info());
+  static Bytes pushed(kPushedBytes);
+  const ibv_mr* const pushed_mr =
+      end.Register(reinterpret_cast<uint64_t>(pushed.data()), pushed.size());
+  if (sent_mr == nullptr || got_mr == nullptr || pushed_mr == nullptr) return 2;
+  EndInfo info = end.info();
+  info.address = reinterpret_cast<uint64_t>(pushed.data());
+  info.rkey = pushed_mr->rkey;
+  Publish(directory + "/requester", info);
   end.Connect(peer, timeout);
   Learn(directory + "/ready");
+  uint64_t wrong = 0;
   for (uint64_t round = 1; !Exists(directory + "/stop"); ++round) {
     const Bytes pattern = Pattern(sent.size(), round);
     std::copy(pattern.begin(), pattern.end(), sent.begin());
@@ -256,10 +252,11 @@ int Request(const char* device, const std::string& directory, uint8_t timeout) {
       std::printf("failed: %s\n", failed.c_str());
       return 0;
     }
-    if (got != pattern) {
+    if (got != pattern && !is_doubter) {
       std::printf("wrong bytes in round %" PRIu64 "\n", round);
       return 1;
     }
+    if (got != pattern) std::printf("%" PRIu64 " wrong\n", ++wrong);
     std::printf("%" PRIu64 " rounds\n", round);
     std::fflush(stdout);
   }
@@ -269,12 +266,14 @@ int Request(const char* device, const std::string& directory, uint8_t timeout) {
 
 int Main(int argc, char** argv) {
   const std::string role = argc >= 4 ? argv[1] : "";
-  if (role == "requester") {
-    return Request(argv[2], argv[3], static_cast<uint8_t>(argc > 4 ? std::atoi(argv[4]) : 14));
+  if (role == "requester" || role == "doubter") {
+    const int timeout = argc > 4 ? std::atoi(argv[4]) : 14;
+    return Request(argv[2], argv[3], static_cast<uint8_t>(timeout), role == "doubter");
   }
   if (role != "target" && role != "own-target" && role != "late-target") {
     std::fprintf(stderr,
-                 "usage: transfers target|own-target|late-target|requester DEVICE DIRECTORY\n");
+                 "usage: transfers target|own-target|late-target|requester|doubter DEVICE "
+                 "DIRECTORY\n");
     return 2;
   }
   const std::string missing = LoadApi();
