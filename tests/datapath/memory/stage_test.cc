@@ -14,10 +14,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -227,6 +230,85 @@ TEST_F(StageTest, AnAnswerToAnotherRequestIsNone) {
   });
   EXPECT_EQ(Move(CopyJob::Kind::kRead), 0);
   liar.join();
+}
+
+/// A program that writes random words to a second mapping of the stage: mostly words that mean
+/// something, and answers now and then.
+class RandomProgram {
+ public:
+  RandomProgram(int file, uint32_t seed)
+      : mapping_(*MapShared(file, sizeof(uroce_stage))), random_(seed), thread_([this] {
+          while (!stop_) Write();
+        }) {}
+  ~RandomProgram() {
+    stop_ = true;
+    thread_.join();
+  }
+  RandomProgram(const RandomProgram&) = delete;
+  RandomProgram& operator=(const RandomProgram&) = delete;
+
+ private:
+  uint32_t AnyWord(uint32_t near) {
+    const auto any = static_cast<uint32_t>(random_());
+    const uint32_t words[] = {any, near, near + 1, near - 1, 0, UINT32_MAX, UROCE_STAGE_DATA_BYTES};
+    return words[random_() % std::size(words)];
+  }
+  void Write() {
+    auto& stage = *reinterpret_cast<uroce_stage*>(mapping_.data());
+    auto* const words = reinterpret_cast<uint32_t*>(&stage);
+    const uint32_t requested = rings::LoadAcquire(stage.requested);
+    uint32_t& word = words[random_() % (offsetof(uroce_stage, data) / sizeof(uint32_t))];
+    if (&word != &stage.requested) rings::StoreRelaxed(word, AnyWord(requested));
+    stage.data[random_() % sizeof(stage.data)] = static_cast<uint8_t>(random_());
+    if (random_() % 16 == 0) stage.error = 0;
+    if (random_() % 16 == 0) rings::StoreRelease(stage.served, requested);
+    syscall(SYS_futex, &stage.served, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  }
+
+  Mapping mapping_;
+  std::mt19937 random_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// Whatever the program writes, a request moves its own bytes and no others, or fails.
+TEST(RandomStageTest, ARequestMovesNothingButItsOwnBytes) {
+  const Fd file = *MakeSharedFile("stage", sizeof(uroce_stage));
+  Stage stage(
+      *GuardedMapping::Make(*MapShared(file.get(), sizeof(uroce_stage)), MappingGuard::kNoOwner));
+  const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  const std::atomic<bool> stop{false};
+  constexpr uint32_t kSeed = 20361;
+  std::mt19937 random(kSeed);
+  const RandomProgram program(file.get(), kSeed + 1);
+  constexpr uint8_t kCanary = 0xa5;
+  uint64_t read_bytes = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::vector<uint8_t> bytes(CopyJob::kMaxPieces * 4096 + 64, kCanary);
+    CopyJob job;
+    job.kind = random() % 2 == 0 ? CopyJob::Kind::kRead : CopyJob::Kind::kWrite;
+    job.piece_count = static_cast<uint32_t>(1 + random() % CopyJob::kMaxPieces);
+    job.own_pieces = static_cast<uint32_t>(1 + random() % job.piece_count);
+    uint32_t all = 0;
+    for (uint32_t piece = 0; piece < job.piece_count; ++piece) {
+      const auto length = static_cast<uint32_t>(1 + random() % 4096);
+      job.pieces[piece] = {kDevice + (random() % 2 == 0 ? all : random() % kDeviceBytes),
+                           bytes.data() + all, length, /*is_staged=*/true};
+      all += length;
+    }
+    const ssize_t moved = stage.Move(job, 0, {stop, memory.get()});
+    ASSERT_NE(moved, 0) << "no one has ended";
+    ASSERT_LE(moved, static_cast<ssize_t>(all));
+    const bool reads = job.kind == CopyJob::Kind::kRead;
+    const size_t changed = reads && moved > 0 ? static_cast<size_t>(moved) : 0;
+    read_bytes += changed;
+    ASSERT_TRUE(std::all_of(bytes.begin() + static_cast<ptrdiff_t>(changed), bytes.end(),
+                            [](uint8_t byte) { return byte == kCanary; }))
+        << "round " << i << ", seed " << kSeed;
+  }
+  EXPECT_GT(read_bytes, 0u);
+  EXPECT_EQ(stage.counters().read_bytes, read_bytes);
+  EXPECT_GT(stage.counters().refused, 0u);
 }
 
 /// A helper whose program has a stage.
