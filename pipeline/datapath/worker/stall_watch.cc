@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -17,6 +18,11 @@ int64_t Switches() {
 }
 
 }  // namespace
+
+void StallWatch::MeasureFor(Nanos span) {
+  measures_ = true;
+  measures_until_ = std::max(measures_until_, time_.now() + span);
+}
 
 // A worker sleeps between turns.
 void StallWatch::Begin() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/memory/memory_keys.h"
@@ -11,13 +12,16 @@
 
 namespace uroce::datapath {
 
-/// Nothing is measured until a turn took long. Then each access to mapped memory is, for a hundred
-/// times as long. An access that took long, and in which the thread gave its CPU up, waited in the
-/// kernel: the memory of the program's user rests (memory_rest.h). An access that was long because
-/// another thread took the CPU is no reason. One worker.
+/// No single access to mapped memory is measured until a turn, or some accesses of a turn, took
+/// long. Then each access is, for a hundred times as long. An access that took long, and in which
+/// the thread gave its CPU up, waited in the kernel: the memory of the program's user rests
+/// (memory_rest.h). So a turn, which may have hundreds of accesses, waits in few of them. An access
+/// that was long because another thread took the CPU is no reason. One worker.
 class StallWatch {
  public:
   static constexpr Nanos kLong{1'000'000};
+  /// A look at the clock for each access would cost a small message a twentieth.
+  static constexpr uint32_t kAccessesPerLook = 4;
 
   explicit StallWatch(const TurnTime& time) : time_(time) {}
 
@@ -31,8 +35,12 @@ class StallWatch {
   /// Calls `access`, which moves bytes as `walker` says, and returns its result.
   template <typename Access>
   auto Watch(const PieceWalker& walker, Access&& access) {
-    if (!measures_) [[likely]]
-      return access();
+    if (!measures_) [[likely]] {
+      if (looked_in_ != time_.number()) BeginLooks();
+      const auto result = access();
+      if (++accesses_ % kAccessesPerLook == 0) Look();
+      return result;
+    }
     Begin();
     const auto result = access();
     End(walker.rest());
@@ -40,12 +48,26 @@ class StallWatch {
   }
 
  private:
+  void BeginLooks() {
+    looked_in_ = time_.number();
+    looked_ = time_.ReadClock();
+  }
+  void Look() {
+    const Nanos now = time_.ReadClock();
+    const Nanos passed = now - std::exchange(looked_, now);
+    if (passed >= kLong) [[unlikely]]
+      MeasureFor(passed * MemoryRest::kTimesAsLong);
+  }
+  void MeasureFor(Nanos span);
   void Begin();
   void End(MemoryRest* rest);
 
   const TurnTime& time_;
   bool measures_ = false;
   Nanos measures_until_{0};
+  uint32_t accesses_ = 0;   ///< That were not measured.
+  Nanos looked_{0};         ///< After one of these, or before the first one of a turn.
+  uint64_t looked_in_ = 0;  ///< The turn.
   Nanos begin_{0};
   uint64_t turn_ = 0;     ///< In which `switches_` was read.
   int64_t switches_ = 0;  ///< How often the thread had given its CPU up.

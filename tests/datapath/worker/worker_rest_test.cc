@@ -16,16 +16,19 @@
 
 #include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/memory/memory_rest.h"
+#include "pipeline/datapath/worker/stall_watch.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-/// A page of this process, which comes a while after a thread has touched it.
+/// Pages of this process, each of which comes a while after a thread has touched it.
 class LatePages {
  public:
-  static constexpr size_t kBytes = 4096;
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kCount = 16;
+  static constexpr size_t kBytes = kCount * kPageBytes;
   static constexpr std::chrono::milliseconds kLate{3};
 
   LatePages() {
@@ -43,7 +46,7 @@ class LatePages {
   }
   bool is_late() const { return is_late_; }
   uint8_t* bytes() const { return static_cast<uint8_t*>(bytes_); }
-  /// Takes the page away.
+  /// Takes the pages away.
   void Drop() { madvise(bytes_, kBytes, MADV_DONTNEED); }
 
  private:
@@ -54,7 +57,8 @@ class LatePages {
       uffd_msg fault{};
       if (poll(&waits, 1, 1) != 1 || read(fd_, &fault, sizeof(fault)) != sizeof(fault)) continue;
       std::this_thread::sleep_for(kLate);
-      uffdio_zeropage zeros{.range = {Address(), kBytes}, .mode = 0, .zeropage = 0};
+      const uint64_t page = fault.arg.pagefault.address / kPageBytes * kPageBytes;
+      uffdio_zeropage zeros{.range = {page, kPageBytes}, .mode = 0, .zeropage = 0};
       ioctl(fd_, UFFDIO_ZEROPAGE, &zeros);
     }
   }
@@ -135,6 +139,28 @@ TEST_F(WorkerRestTest, AWorkerThatHasWaitedForMemoryLeavesItToTheHelper) {
   pages_.bytes()[0] = before;
   MoveByHelper(*a, kRead, own_, *late_);
   EXPECT_EQ(own_bytes_[0], before);
+}
+
+// Nothing was long before. Only faults of user mode wait for LatePages: those of the helper fail.
+TEST_F(WorkerRestTest, ATurnWaitsForFewOfItsAccesses) {
+  auto [a, b] = bed_.AddPair();
+  constexpr size_t kLatePages = StallWatch::kAccessesPerLook + 1;
+  for (size_t i = kLatePages; i < LatePages::kCount; ++i)
+    pages_.bytes()[i * LatePages::kPageBytes] = 0;
+  a->hold_bell = true;
+  for (size_t i = 0; i < LatePages::kCount; ++i) {
+    a->PostSend({.opcode = kWrite,
+                 .wr_id = i,
+                 .list = {Testbed::Sge(own_, 0, 64)},
+                 .remote_addr = late_->iova + i * LatePages::kPageBytes,
+                 .rkey = late_->key});
+  }
+  a->RingBell();
+  for (size_t i = 0; i < LatePages::kCount; ++i) EXPECT_EQ(Complete(*a), 0u);
+  EXPECT_GT(bed_.session->copies_begun(), 0u) << "the others are the helper's";
+  for (size_t i = 0; i < LatePages::kCount; ++i) {
+    EXPECT_EQ(pages_.bytes()[i * LatePages::kPageBytes], own_bytes_[0]) << i;
+  }
 }
 
 // A program that has not lent its memory cannot make workers wait instead.
