@@ -209,6 +209,13 @@ size_t flood_make(struct flood_random* random, enum flood_kind kind, const struc
   return ETHERNET;
 }
 
-int flood_is_ipv4_fragment(const uint8_t* frame) {
-  return frame[12] == 0x08 && frame[13] == 0x00 && (frame[ETHERNET + 6] & MORE_FRAGMENTS >> 8) != 0;
+int flood_is_ipv4_fragment(const uint8_t* frame, size_t length) {
+  if (length < ETHERNET + IPV4 || frame[12] != 0x08 || frame[13] != 0x00) return 0;
+  const uint8_t* ip = frame + ETHERNET;
+  const size_t header = 4u * (ip[0] & 0x0fu);
+  const size_t total = (size_t)ip[2] << 8 | ip[3];
+  /* The kernel gives what is no IPv4 packet to the sockets as it is. */
+  if (ip[0] >> 4 != 4 || header < IPV4) return 0;
+  if (total < header || total > length - ETHERNET) return 0;
+  return (ip[6] & MORE_FRAGMENTS >> 8) != 0 || ((ip[6] & 0x1f) | ip[7]) != 0;
 }

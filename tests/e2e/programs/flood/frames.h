@@ -40,6 +40,6 @@ size_t flood_make(struct flood_random* random, enum flood_kind kind, const struc
                   uint8_t* frame, size_t room);
 
 /* Whether it is a fragment of an IPv4 packet, which the kernel may keep to reassemble it. */
-int flood_is_ipv4_fragment(const uint8_t* frame);
+int flood_is_ipv4_fragment(const uint8_t* frame, size_t length);
 
 #endif

@@ -97,7 +97,7 @@ static void make_frames(struct flood* flood, uint64_t seed) {
     uint8_t* frame = flood->bytes + (size_t)i * FLOOD_MAX_FRAME;
     flood->parts[i].iov_base = frame;
     flood->parts[i].iov_len = flood_make(&random, kind_of(i), &flood->ends, frame, flood->room);
-    flood->is_fragment[i] = flood->parts[i].iov_len > 34 && flood_is_ipv4_fragment(frame) ? 1 : 0;
+    flood->is_fragment[i] = (uint8_t)flood_is_ipv4_fragment(frame, flood->parts[i].iov_len);
     flood->messages[i].msg_hdr.msg_iov = &flood->parts[i];
     flood->messages[i].msg_hdr.msg_iovlen = 1;
   }
