@@ -67,6 +67,9 @@ class PacketRing {
   std::vector<PacketMark> marks_;
 };
 
+/// Whether identification `a` was given before `b`, if the sender's rise.
+constexpr bool IsBefore(uint16_t a, uint16_t b) { return static_cast<int16_t>(a - b) < 0; }
+
 /// Whether a sender numbers its packets by the IP identification. Most do; a sender behind a socket
 /// does not, and IPv6 has none.
 class IdentificationOrder {
@@ -89,11 +92,11 @@ class IdentificationOrder {
   bool rises() const { return rising_ >= 2 && rising_ >= 4 * uint64_t{other_} + 4 * same_; }
   /// A packet with this one cannot have been overtaken by those before: it was sent behind them.
   bool IsInOrder(uint16_t identification) const {
-    return rises() && static_cast<int16_t>(identification - newest_) > 0;
+    return rises() && IsBefore(newest_, identification);
   }
   /// It was sent before a packet that came before it.
   bool IsLate(uint16_t identification) const {
-    return rises() && static_cast<int16_t>(identification - newest_) < 0;
+    return rises() && IsBefore(identification, newest_);
   }
   bool is_constant() const { return same_ >= 4 && same_ >= 8 * uint64_t{rising_ + other_}; }
 
@@ -106,9 +109,6 @@ class IdentificationOrder {
   uint32_t other_ = 0;
   uint64_t same_ = 0;
 };
-
-/// Whether identification `a` was given before `b`, if the sender's rise.
-constexpr bool IsBefore(uint16_t a, uint16_t b) { return static_cast<int16_t>(a - b) < 0; }
 
 /// Whether `again` is a copy that the network made of the packet of `mark`: a sender gives its own
 /// transmissions different identifications. Without them, only a packet that comes within

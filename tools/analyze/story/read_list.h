@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "pipeline/wire/packet.h"
 #include "tools/analyze/story/packet_ring.h"
@@ -32,11 +33,11 @@ struct OutstandingRead {
   wire::Psn arrived;     ///< Behind the answer that came last, of those asked for last.
   wire::Psn earlier;     ///< As well, of those asked for before, which may still come.
   bool has_earlier = false;
-  uint32_t earlier_frame = 0;  ///< The answer that came before such a one.
-  wire::Psn behind_late;       ///< Behind the newest late answer.
-  uint32_t reordering = 0;     ///< The finding about `overtaker`, if there is one.
-  PacketMark overtaker;        ///< The answer that came before `round`, if one did.
-  PacketMark passed_over;      ///< The answer that came before what was then asked for again.
+  uint32_t earlier_frame = 0;            ///< The answer that came before such a one.
+  std::optional<wire::Psn> behind_late;  ///< Behind the newest late answer.
+  uint32_t reordering = 0;               ///< The finding about `overtaker`, if there is one.
+  PacketMark overtaker;                  ///< The answer that came before `round`, if one did.
+  PacketMark passed_over;  ///< The answer that came before what was then asked for again.
 
   wire::Psn end() const { return first + packets; }
   bool is_complete() const { return expected == end(); }

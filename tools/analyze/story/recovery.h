@@ -245,7 +245,8 @@ class Recovery {
   void OnSkipped(const CapturedPacket& packet, const ResendFacts& facts);
   /// True: identifications tell that the packet was sent before one that came before it.
   bool TakeLateRepeat(const CapturedPacket& packet);
-  /// The episode was none: its first packet had been late, and so were the others.
+  /// The requester had sent nothing again: the first packet of the episode came late, and so did
+  /// the others.
   void ReportLateIn(Episode& episode);
   void ReportLateRepeat(const Lost& lost);
   uint32_t ReportLate(const Lost& lost, int64_t time_ns);

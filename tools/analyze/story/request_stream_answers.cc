@@ -75,7 +75,7 @@ void RequestStream::TakeAnswersOf(const RequestStream& other) {
 int64_t RequestStream::LeastRepeat(const CapturedPacket& answer) {
   if (answer.time_ns - last_repeat_ns_ >= kLeastTimeoutNs) repeats_ = 0;
   if (repeats_ == 0) return kLeastProbeNs;
-  // An answer that comes too soon leaves them without theirs.
+  // An answer that comes too soon cannot be one to a repeated request.
   if (!amounts_.round_trip.IsTooSoon(answer.time_ns - last_repeat_ns_)) --repeats_;
   return 0;
 }
@@ -244,7 +244,8 @@ void RequestStream::TakeInEarlierRound(const CapturedPacket& packet, Outstanding
   const wire::Psn psn = packet.packet.header.psn;
   const int32_t ahead = psn.Since(read.earlier);
   if (ahead < 0) {
-    // Late packets come one by one. A run of them answers a time between the first and the last.
+    // A late packet comes alone. A run of such answers is one to a READ that was sent again between
+    // the first time and the last.
     const bool is_run = psn == read.behind_late;
     read.behind_late = psn + 1;
     if (is_run) return;
