@@ -23,6 +23,8 @@ STEPS = {
     "tsan": builds.run_tsan,
     "tidy": linters.run_tidy,
 }
+# Steps that run what "build" makes. UROCE_BUILD names a directory that the caller builds.
+RUN_THE_BUILD = {"packaging", "e2e"}
 
 
 def parse(arguments):
@@ -46,6 +48,8 @@ def parse(arguments):
     unknown = [step for step in options.steps if step not in steps]
     if unknown:
         parser.error(f"unknown step {unknown[0]}")
+    if RUN_THE_BUILD.intersection(options.steps) and "UROCE_BUILD" not in os.environ:
+        options.steps.append("build")  # Steps run in the order of STEPS.
     return steps, options
 
 

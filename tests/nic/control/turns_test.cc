@@ -18,6 +18,7 @@
 #include "nic/objects/nic.h"
 #include "nic/objects/numbers.h"
 #include "nic/objects/program.h"
+#include "nic/objects/regions.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
@@ -193,28 +194,41 @@ TEST_F(ControlTurnsTest, AContextOfManyObjectsIsClosedInPieces) {
 
 // To populate them on another thread would take longer than a worker that makes the pages.
 TEST_F(ControlTurnsTest, FewPagesAreRegisteredWithoutAnotherThread) {
-  constexpr uint64_t kAddr = 0x10000, kFew = 64 << 10, kMany = 1 << 20;
+  constexpr uint64_t kAddr = 0x10000, kFew = 64 << 10;
   ControlClient& client = ConnectProgram();
   const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
   const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
   const uint32_t segment =
-      Call(client, UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kMany}).handle();
-  for (const uint64_t bytes : {kFew, kMany}) {
-    const struct {
-      uroce_reg_mr region;
-      uroce_mr_segment segment;
-    } request{{pd, 7, kAddr, bytes, kAddr, 1, UROCE_NONE},
-              {kAddr, bytes, UROCE_MR_MAPPED, segment, 0, 0, 0}};
-    client.Post(UROCE_REG_MR, Bytes(request));
-    daemon_->Turn();
-    Answer answer = client.Receive(MSG_DONTWAIT);
-    EXPECT_EQ(!answer.hung_up, bytes == kFew) << bytes;
-    daemon_->TurnUntil([&] {
-      if (answer.hung_up) answer = client.Receive(MSG_DONTWAIT);
-      return !answer.hung_up;
-    });
-    EXPECT_EQ(answer.error, 0) << answer.text;
-  }
+      Call(client, UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kFew}).handle();
+  const struct {
+    uroce_reg_mr region;
+    uroce_mr_segment segment;
+  } request{{pd, 7, kAddr, kFew, kAddr, 1, UROCE_NONE},
+            {kAddr, kFew, UROCE_MR_MAPPED, segment, 0, 0, 0}};
+  client.Post(UROCE_REG_MR, Bytes(request));
+  daemon_->Turn();
+  const Answer answer = client.Receive(MSG_DONTWAIT);
+  ASSERT_FALSE(answer.hung_up) << "another thread has it";
+  EXPECT_EQ(answer.error, 0) << answer.text;
+}
+
+// The program decides how long that takes: the control thread may not wait for it.
+TEST(RegistrationTest, ManyPagesOrAnOwnFileArePopulatedOnAnotherThread) {
+  MemoryObject memory;
+  const auto add_part = [&memory](uint64_t bytes, datapath::MrMode mode) {
+    memory.region.segments.push_back({.length_bytes = bytes, .mode = mode});
+  };
+  add_part(32 << 10, datapath::MrMode::kMapped);
+  add_part(1 << 30, datapath::MrMode::kCopied);
+  add_part(32 << 10, datapath::MrMode::kMapped);
+  EXPECT_FALSE(NeedsPopulating(memory)) << "copied parts have no pages here";
+  memory.segments.push_back(std::make_shared<Segment>());
+  EXPECT_FALSE(NeedsPopulating(memory));
+  memory.segments.back()->is_own_file = true;
+  EXPECT_TRUE(NeedsPopulating(memory));
+  memory.segments.back()->is_own_file = false;
+  add_part(4 << 10, datapath::MrMode::kMapped);
+  EXPECT_TRUE(NeedsPopulating(memory));
 }
 
 // The last step of CLOSE_CONTEXT: the regions are hidden by then, and their parts still count.
