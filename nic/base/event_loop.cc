@@ -82,6 +82,7 @@ void EventLoop::Run() {
 void EventLoop::RunOnce(int timeout_ms) {
   epoll_event events[kEventsPerTurn];
   const int count = Wait(events, kEventsPerTurn, timeout_ms);
+  const Nanos begin = Now();
   ++turn_;
   for (int i = 0; i < count; ++i) {
     const auto it = watched_.find(events[i].data.u64);
@@ -89,8 +90,17 @@ void EventLoop::RunOnce(int timeout_ms) {
     const auto callback = it->second.callback;  // The copy survives its own Forget.
     (*callback)();
   }
-  if (count > 0) busy_at_ = Now();
-  FireTimers();
+  const bool was_due = FireTimers();
+  if (count <= 0 && !was_due) return;
+  const Nanos end = Now();
+  if (count > 0) busy_at_ = end;
+  CountTurn(end - begin);
+}
+
+void EventLoop::CountTurn(Nanos took) {
+  const auto took_ns = static_cast<uint64_t>(took.count());
+  turn_ns_.Add(took_ns);
+  longest_turn_ns_ = std::max(longest_turn_ns_, took_ns);
 }
 
 int EventLoop::Wait(epoll_event* events, int size, int limit_ms) const {
@@ -110,14 +120,17 @@ int EventLoop::TimeoutMs(int limit_ms) const {
   return static_cast<int>(std::min<int64_t>(wait_ms, limit_ms));
 }
 
-void EventLoop::FireTimers() {
+bool EventLoop::FireTimers() {
+  if (timers_.empty()) return false;
   const Nanos now = Now();
+  const bool is_due = timers_.begin()->first <= now;
   while (!timers_.empty() && timers_.begin()->first <= now) {
     const Timer timer = std::move(timers_.begin()->second);
     timers_.erase(timers_.begin());
     timer_places_.erase(timer.id);
     timer.callback();
   }
+  return is_due;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/base/types.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/side_thread.h"
@@ -56,6 +57,10 @@ class EventLoop final : public Timers {
   void RunOnce(int timeout_ms);
   /// The number of waits so far.
   uint64_t turn() const { return turn_; }
+  /// How long the turns took in which something had come: from the end of the wait to the last
+  /// callback.
+  const TurnHistogram& turn_ns() const { return turn_ns_; }
+  uint64_t longest_turn_ns() const { return longest_turn_ns_; }
 
  private:
   struct Watched {
@@ -71,13 +76,17 @@ class EventLoop final : public Timers {
   /// Waits for at most `limit_ms`; returns how many of `events` have come, or -1.
   int Wait(epoll_event* events, int size, int limit_ms) const;
   int TimeoutMs(int limit_ms) const;
-  void FireTimers();
+  /// Returns whether any timer was due.
+  bool FireTimers();
+  void CountTurn(Nanos took);
 
   Fd epoll_;
   Id next_id_ = 1;
   bool stopped_ = false;
   uint64_t turn_ = 0;
   Nanos busy_at_;  ///< When an event came last.
+  TurnHistogram turn_ns_;
+  uint64_t longest_turn_ns_ = 0;
   absl::flat_hash_map<Id, Watched> watched_;
   Timers timers_;
   absl::flat_hash_map<Id, Timers::iterator> timer_places_;  ///< Thousands may be cancelled at once.

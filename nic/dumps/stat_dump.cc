@@ -52,6 +52,7 @@ WorkerSnapshot SnapshotOf(const Nic& nic, uint32_t index) {
     }
   }
   counters.turn_ns.AddTo(worker.turn_ns);
+  worker.longest_turn_us = counters.longest_turn_ns.load(std::memory_order_relaxed) / 1000;
   const ThreadSchedule schedule =
       ReadThreadSchedule(counters.thread.load(std::memory_order_relaxed));
   worker.cpu_ms = schedule.running_ns / 1'000'000;
@@ -68,6 +69,12 @@ std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic) {
     workers.push_back(SnapshotOf(nic, index));
   }
   return workers;
+}
+
+ControlSnapshot ControlSnapshotOf(const EventLoop& loop) {
+  ControlSnapshot control{.turns = loop.turn(), .longest_turn_us = loop.longest_turn_ns() / 1000};
+  loop.turn_ns().AddTo(control.turn_ns);
+  return control;
 }
 
 /// The numbers of queue pairs and keys that are in use, and the frames that are on their way or
@@ -240,6 +247,7 @@ Snapshot StatWalk::Take() const {
     AddFaults(context_.nic, *device, its);
   }
   snapshot.workers = WorkerSnapshots(context_.nic);
+  snapshot.control = ControlSnapshotOf(context_.loop);
   snapshot.held = HeldCounts(context_.nic);
   snapshot.programs = Programs();
   return snapshot;
@@ -289,6 +297,7 @@ Json WorkerJson(const WorkerSnapshot& worker) {
           {"cpu_ms", worker.cpu_ms},
           {"cpu_wait_ms", worker.cpu_wait_ms},
           {"involuntary_switches", worker.involuntary_switches},
+          {"longest_turn_us", worker.longest_turn_us},
           {"histograms", {{"turn_ns", HistogramJson(TurnHistogram::kShape, worker.turn_ns)}}}};
 }
 
@@ -296,6 +305,12 @@ Json WorkersJson(const std::vector<WorkerSnapshot>& workers) {
   Json list = Json::array();
   for (const WorkerSnapshot& worker : workers) list.push_back(WorkerJson(worker));
   return list;
+}
+
+Json ControlJson(const ControlSnapshot& control) {
+  return {{"turns", control.turns},
+          {"longest_turn_us", control.longest_turn_us},
+          {"histograms", {{"turn_ns", HistogramJson(TurnHistogram::kShape, control.turn_ns)}}}};
 }
 
 Json CountsJson(const std::vector<NamedCount>& counts) {
@@ -343,6 +358,7 @@ Json StatJson(const DumpContext& context, const Snapshot& snapshot) {
   return {{"devices", list},
           {"switch_ports", SwitchPortsJson(context.nic)},
           {"workers", WorkersJson(snapshot.workers)},
+          {"control", ControlJson(snapshot.control)},
           {"histories", {{"written", recorded.written}, {"missed", recorded.missed}}},
           {"held", CountsJson(snapshot.held)},
           {"cm", ManagerJson(context.rdma_cm)},

@@ -165,8 +165,9 @@ class Writer {
   void AddLine(absl::string_view suffix, absl::string_view labels, absl::string_view more,
                const Value& value) {
     absl::StrAppend(&text_, name_, suffix);
-    if (!labels.empty()) {
-      absl::StrAppend(&text_, "{", labels, more.empty() ? "" : ",", more, "}");
+    const char* const separator = labels.empty() || more.empty() ? "" : ",";
+    if (!labels.empty() || !more.empty()) {
+      absl::StrAppend(&text_, "{", labels, separator, more, "}");
     }
     absl::StrAppend(&text_, " ", value, "\n");
   }
@@ -285,6 +286,8 @@ constexpr WorkerFamily kWorkerFamilies[] = {
      "Times that the kernel gave the worker's CPU to another thread"},
 };
 
+constexpr double kMicrosecond = 1e-6;
+
 struct WorkerTime {
   uint64_t WorkerSnapshot::*milliseconds;
   const char* name;
@@ -297,8 +300,12 @@ constexpr WorkerTime kWorkerTimes[] = {
      "Time that the worker was ready to run, but had no CPU"},
 };
 
-void AddWorkers(const std::vector<WorkerSnapshot>& workers, Writer& writer) {
+const Buckets& TurnBuckets() {
   static const auto* const turns = new Buckets(TurnHistogram::kShape, 1e-9);
+  return *turns;
+}
+
+void AddWorkers(const std::vector<WorkerSnapshot>& workers, Writer& writer) {
   for (const WorkerFamily& family : kWorkerFamilies) {
     writer.Begin(family.name, family.is_counter, family.help);
     for (const WorkerSnapshot& worker : workers) {
@@ -312,10 +319,25 @@ void AddWorkers(const std::vector<WorkerSnapshot>& workers, Writer& writer) {
                  static_cast<double>(worker.*time.milliseconds) / 1000);
     }
   }
+  writer.Begin("uroce_worker_longest_turn_seconds", false,
+               "Length of the longest turn since the daemon began");
+  for (const WorkerSnapshot& worker : workers) {
+    writer.Add(Label("worker", worker.index),
+               static_cast<double>(worker.longest_turn_us) * kMicrosecond);
+  }
   writer.BeginHistogram("uroce_worker_turn_seconds", "Lengths of the turns that found work");
   for (const WorkerSnapshot& worker : workers) {
-    writer.AddHistogram(Label("worker", worker.index), worker.turn_ns, *turns);
+    writer.AddHistogram(Label("worker", worker.index), worker.turn_ns, TurnBuckets());
   }
+}
+
+void AddControl(const ControlSnapshot& control, Writer& writer) {
+  writer.Begin("uroce_control_longest_turn_seconds", false,
+               "Length of the control thread's longest turn since the daemon began");
+  writer.Add("", static_cast<double>(control.longest_turn_us) * kMicrosecond);
+  writer.BeginHistogram("uroce_control_turn_seconds",
+                        "Lengths of the turns of the control thread, without its waits");
+  writer.AddHistogram("", control.turn_ns, TurnBuckets());
 }
 
 void AddHeld(const std::vector<NamedCount>& held, Writer& writer) {
@@ -374,6 +396,7 @@ std::string OpenMetrics(const Snapshot& snapshot, Audience audience) {
   AddHistograms(snapshot.devices, writer);
   AddFaults(snapshot.devices, writer);
   AddWorkers(snapshot.workers, writer);
+  AddControl(snapshot.control, writer);
   AddHeld(snapshot.held, writer);
   AddPrograms(snapshot.programs, audience, writer);
   return std::move(writer).End();

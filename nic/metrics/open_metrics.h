@@ -42,6 +42,14 @@ struct WorkerSnapshot {
   uint64_t cpu_ms = 0;       ///< On a CPU.
   uint64_t cpu_wait_ms = 0;  ///< Ready to run, but without a CPU.
   uint64_t involuntary_switches = 0;
+  uint64_t longest_turn_us = 0;
+  HistogramSums turn_ns;
+};
+
+/// Of the control thread.
+struct ControlSnapshot {
+  uint64_t turns = 0;
+  uint64_t longest_turn_us = 0;
   HistogramSums turn_ns;
 };
 
@@ -57,6 +65,7 @@ struct ProgramSnapshot {
 struct Snapshot {
   std::vector<DeviceSnapshot> devices;
   std::vector<WorkerSnapshot> workers;
+  ControlSnapshot control;
   std::vector<NamedCount> held;  ///< What all programs hold: frames, queue pairs, keys.
   std::vector<ProgramSnapshot> programs;
 };

@@ -18,6 +18,12 @@ inline void Count(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
+/// Raises a number that only this thread writes to `value`, if that is more.
+inline void KeepMost(std::atomic<uint64_t>& most, uint64_t value) {
+  if (value > most.load(std::memory_order_relaxed)) [[unlikely]]
+    most.store(value, std::memory_order_relaxed);
+}
+
 /// Counts values by size. Bounds rise by a power of two, so that a bucket is found without a
 /// search. The bounds of a histogram: 2^first_log2, and each of the next 2^step_log2 times the one
 /// before.

@@ -171,7 +171,7 @@ void AddListings(const Command& app, Invocation& invocation) {
   add("devices", "Devices with their ports and GIDs", UROCE_DUMP_DEVICES);
   const Command stat = add("stat", "Counters of the devices", UROCE_DUMP_STAT);
   stat.AddFlag("-a,--all", flags->render.all, "Counters that are zero, too");
-  stat.AddFlag("--workers", flags->render.workers, "What each worker does");
+  stat.AddFlag("--workers", flags->render.workers, "What each worker and the control thread do");
   add("qp", "Queue pairs", UROCE_DUMP_QP);
   add("cq", "Completion queues", UROCE_DUMP_CQ);
   add("mr", "Memory regions", UROCE_DUMP_MR);

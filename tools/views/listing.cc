@@ -363,7 +363,9 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
     case UROCE_DUMP_DEVICES:
       return RenderDevices(objects);
     case UROCE_DUMP_STAT:
-      if (options.workers) return RenderWorkers(*dump);
+      if (options.workers) {
+        return RenderWorkers(*dump) + RenderShared(*dump, "control", "control thread", options.all);
+      }
       return RenderCounters(objects, options.all) +
              RenderShared(*dump, "cm", "connection manager", options.all) +
              RenderShared(*dump, "peers", "capabilities of peers", options.all);

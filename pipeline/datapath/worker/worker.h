@@ -67,7 +67,8 @@ struct WorkerCounters {
   std::atomic<uint64_t> handed_over{0};  ///< Received frames given to the worker that owns them.
   std::atomic<uint64_t> taken_over{0};   ///< Frames that other workers received for this one.
   TurnHistogram turn_ns;                 ///< Turns that found something to do.
-  std::atomic<int32_t> thread{0};        ///< The kernel's number of its thread; 0: there is none.
+  std::atomic<uint64_t> longest_turn_ns{0};  ///< Of these.
+  std::atomic<int32_t> thread{0};  ///< The kernel's number of its thread; 0: there is none.
 };
 
 /// From Start to Stop a worker has its own thread. nic reaches the objects that the worker owns

@@ -244,6 +244,7 @@ void Worker::Impl::BeginTurn(Nanos now) {
     const auto took_ns = static_cast<uint64_t>(took.count());
     Count(own_counters.busy_ns, took_ns);
     own_counters.turn_ns.Add(took_ns);
+    KeepMost(own_counters.longest_turn_ns, took_ns);
     stalls.OnTurn(took, now);
   }
   time.Begin(now);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BackgroundTasks: what they hold ends with them, even if callers are left.
+// EventLoop: the lengths of its turns. BackgroundTasks: what they hold ends with them, even if
+// callers are left.
 #include "nic/base/event_loop.h"
 
 #include <gtest/gtest.h>
@@ -20,6 +21,38 @@ bool Eventually(Condition condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return condition();
+}
+
+uint64_t CountOf(const TurnHistogram& turns) {
+  HistogramSums sums;
+  turns.AddTo(sums);
+  uint64_t count = 0;
+  for (const uint64_t of_bucket : sums.counts) count += of_bucket;
+  return count;
+}
+
+TEST(EventLoopTest, TurnsInWhichSomethingCameHaveALength) {
+  static constexpr uint64_t kWorkNs = 2'000'000;
+  EventLoop loop;
+  loop.After(Nanos(0), [] { std::this_thread::sleep_for(std::chrono::nanoseconds(kWorkNs)); });
+  loop.RunOnce(0);
+  const uint64_t longest_ns = loop.longest_turn_ns();
+  EXPECT_GE(longest_ns, kWorkNs);
+  EXPECT_EQ(CountOf(loop.turn_ns()), 1u);
+  loop.After(Nanos(0), [] {});
+  loop.RunOnce(0);
+  EXPECT_EQ(CountOf(loop.turn_ns()), 2u);
+  EXPECT_GE(loop.longest_turn_ns(), longest_ns) << "the longest of all";
+}
+
+// A wait is no work, however long it is.
+TEST(EventLoopTest, TurnsWithoutAnEventAreNotMeasured) {
+  EventLoop loop;
+  loop.After(Nanos(int64_t{3'600} * 1'000'000'000), [] {});
+  loop.RunOnce(1);
+  EXPECT_EQ(loop.turn(), 1u);
+  EXPECT_EQ(CountOf(loop.turn_ns()), 0u);
+  EXPECT_EQ(loop.longest_turn_ns(), 0u);
 }
 
 TEST(BackgroundTasks, WorkIsDoneElsewhereAndItsOutcomeIsToldHere) {

@@ -36,7 +36,9 @@ Snapshot SomeSnapshot() {
                        .cpu_ms = 1750,
                        .cpu_wait_ms = 250,
                        .involuntary_switches = 7,
+                       .longest_turn_us = 2500,
                        .turn_ns = SomeHistogram()}},
+          .control = {.turns = 8, .longest_turn_us = 3500, .turn_ns = SomeHistogram()},
           .held = {{"frames", 12}}};
 }
 
@@ -86,6 +88,19 @@ TEST(OpenMetricsTest, AHistogramCountsWhatDoesNotExceedEachBound) {
                   "uroce_completion_seconds_sum{device=\"uroce0\"} 5e-05"))
       << text;
   EXPECT_TRUE(Has(text, "uroce_worker_turn_seconds_count{worker=\"0\"} 6"));
+}
+
+TEST(OpenMetricsTest, TurnsOfTheControlThreadHaveNoLabel) {
+  const std::string text = OpenMetrics(SomeSnapshot(), Audience::kAnyUser);
+  EXPECT_TRUE(Has(text, "uroce_worker_longest_turn_seconds{worker=\"0\"} 0.0025"));
+  EXPECT_TRUE(Has(text,
+                  "# TYPE uroce_control_longest_turn_seconds gauge\n"
+                  "# UNIT uroce_control_longest_turn_seconds seconds"));
+  EXPECT_TRUE(Has(text, "uroce_control_longest_turn_seconds 0.0035")) << text;
+  EXPECT_TRUE(Has(text,
+                  "uroce_control_turn_seconds_bucket{le=\"+Inf\"} 6\n"
+                  "uroce_control_turn_seconds_count 6"))
+      << text;
 }
 
 TEST(OpenMetricsTest, DirectionsOfMessagesAreOneFamily) {
