@@ -126,7 +126,7 @@ RemappedRegions::Progress RemappedRegions::ChangeSome(Plan plan, const Targets& 
     if (!parts.empty()) {
       Targets segments = SegmentsOf(parts, memory.segments, further);
       const bool may_access = std::ranges::all_of(segments, [&memory](const auto& its) {
-        return AllowAccess(*its, memory.region.access).ok();
+        return CheckWritable(*its, memory.region.access).ok();
       });
       if (may_access && Recount(memory, parts.size())) {
         changes.push_back({&memory, memory.region, std::move(segments)});
@@ -171,16 +171,9 @@ constexpr uint32_t kWriting =
 
 }  // namespace
 
-// A segment that no region writes to is mapped read-only.
-absl::Status AllowAccess(Segment& segment, uint32_t access) {
+absl::Status CheckWritable(const Segment& segment, uint32_t access) {
   if (segment.is_writable || (access & kWriting) == 0) return absl::OkStatus();
-  const GuardedMapping& mapping = segment.mapping;
-  if (!segment.may_write ||
-      mprotect(mapping.data(), mapping.length(), PROT_READ | PROT_WRITE) != 0) {
-    return absl::InvalidArgumentError("mr: the segment is for reading");
-  }
-  segment.is_writable = true;
-  return absl::OkStatus();
+  return absl::InvalidArgumentError("mr: the segment is for reading");
 }
 
 Segments::Segments(ProgramCore& core, RemappedRegions& remapped,
@@ -230,7 +223,7 @@ absl::StatusOr<uint32_t> Segments::Create(const uroce_create_segment& request, F
   }
   absl::StatusOr<Fd> made = MakeSharedFile(UROCE_SEGMENT_NAME, length + kGrowthBytes);
   if (!made.ok()) return made.status();
-  absl::StatusOr<Mapping> mapping = MapShared(made->get(), length, /*writable=*/false);
+  absl::StatusOr<Mapping> mapping = MapShared(made->get(), length);
   if (!mapping.ok()) return mapping.status();
   absl::StatusOr<uint32_t> handle = Add(*std::move(mapping), Make(/*is_own_file=*/false));
   if (handle.ok()) file = *std::move(made);
@@ -241,7 +234,7 @@ absl::StatusOr<uint32_t> Segments::AddShared(Mapping&& mapping, bool writable,
                                              Populated populated) {
   std::shared_ptr<Segment> segment = Make(/*is_own_file=*/true);
   segment->populated = populated;
-  segment->may_write = segment->is_writable = writable;
+  segment->is_writable = writable;
   return Add(std::move(mapping), std::move(segment));
 }
 
@@ -462,7 +455,7 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
   }
   const absl::StatusOr<std::shared_ptr<Segment>*> found = segments_.Find(segment.segment);
   if (!found.ok()) return found.status();
-  if (absl::Status status = AllowAccess(***found, request.access); !status.ok()) return status;
+  if (absl::Status status = CheckWritable(***found, request.access); !status.ok()) return status;
   const GuardedMapping& mapping = (**found)->mapping;
   if (segment.segment_offset > mapping.length() ||
       segment.length > mapping.length() - segment.segment_offset) {

@@ -87,12 +87,12 @@ struct Segment {
   UserAccount* account = nullptr;  ///< Counts the segment, if set.
   bool is_own_file = false;        ///< The program's own file, which it can truncate.
   Populated populated = Populated::kPresent;
-  bool may_write = true;     ///< The file allows it.
-  bool is_writable = false;  ///< Mapped writable, once a region needs it.
+  /// Mapped so from the start: to change the protection of a gigabyte of pages takes 25 ms.
+  bool is_writable = true;
 };
 
-/// Maps a segment so that a region with these rights can use it. Errors: InvalidArgument.
-absl::Status AllowAccess(Segment& segment, uint32_t access);
+/// Whether a region with these rights can use the segment. Errors: InvalidArgument.
+absl::Status CheckWritable(const Segment& segment, uint32_t access);
 
 /// The segments of one program. Control thread.
 class Segments {

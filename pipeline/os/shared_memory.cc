@@ -52,9 +52,8 @@ void KeepPages(int fd) {
   ioctl(fd, FS_IOC_SETFLAGS, &flags);
 }
 
-absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable) {
-  const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-  void* data = mmap(nullptr, length, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+absl::StatusOr<Mapping> MapShared(int fd, uint64_t length) {
+  void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (data == MAP_FAILED) return SystemError("mmap", errno);
   return Mapping(data, length);
 }
@@ -96,6 +95,12 @@ void OnBusError(int number, siginfo_t* info, void*) {
   sigaction(SIGBUS, &previous_action, nullptr);
   if (!is_fault) raise(number);
   errno = error;
+}
+
+// Not mmap(): a sanitizer's version of it is not safe in signal handlers.
+bool PutZeros(uintptr_t start, size_t length) {
+  return syscall(SYS_mmap, start, length, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != -1;
 }
 
 MappingGuard* MakeProcessGuard() {
@@ -145,6 +150,8 @@ void MappingGuard::Remove(uint32_t slot) {
   const std::lock_guard lock(mutex_);
   slots_[slot].start.store(0, std::memory_order_release);
   NoteIfStruck(slots_[slot]);
+  pieces_.fetch_sub(slots_[slot].pieces.exchange(0, std::memory_order_relaxed),
+                    std::memory_order_relaxed);
   free_.push_back(slot);
 }
 
@@ -157,15 +164,24 @@ bool MappingGuard::Strike(const void* address) {
     const uintptr_t start = slot.start.load(std::memory_order_acquire);
     const size_t length = slot.length.load(std::memory_order_relaxed);
     if (start == 0 || at - start >= length) continue;
-    // Not mmap(): a sanitizer's version of it is not safe in signal handlers.
-    const long result = syscall(SYS_mmap, start, length, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    if (result == -1) return false;
+    const size_t before = (at - start) / kPieceBytes * kPieceBytes;
+    const size_t piece_bytes = std::min(kPieceBytes, length - before);
+    // The kernel cuts no huge page.
+    const bool is_piece = TakePiece(slot) && PutZeros(start + before, piece_bytes);
+    if (!is_piece && !PutZeros(start, length)) return false;
     slot.struck.store(true, std::memory_order_release);
     Signal();
     return true;
   }
   return false;
+}
+
+bool MappingGuard::TakePiece(Slot& slot) {
+  if (pieces_.load(std::memory_order_relaxed) >= kMostPiecesOfAll) return false;
+  if (slot.pieces.load(std::memory_order_relaxed) >= kMostPieces) return false;
+  pieces_.fetch_add(1, std::memory_order_relaxed);
+  slot.pieces.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 void MappingGuard::Signal() {

@@ -24,8 +24,8 @@ absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length);
 /// any lock: threads that touch pages which a program is freeing wait for it, for seconds if it has
 /// mapped them often enough. Needs CAP_LINUX_IMMUTABLE and Linux 6.0, and does nothing without.
 void KeepPages(int fd);
-/// Maps the first `length` bytes for reading and writing, or for reading alone. No page is touched.
-absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable = true);
+/// Maps the first `length` bytes for reading and writing. No page is touched.
+absl::StatusOr<Mapping> MapShared(int fd, uint64_t length);
 /// Makes a memfd with these bytes, sealed against every change.
 absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t length);
 
@@ -33,8 +33,9 @@ absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t
 absl::Status SystemError(const char* what, int error);
 
 /// Keeps the daemon alive when a program or a peer shrinks a file, empties a file system, or takes
-/// huge pages away under a shared mapping: the access raises SIGBUS, and the mapping is replaced by
-/// one of zeros.
+/// huge pages away under a shared mapping: the access raises SIGBUS, and zeros replace what lies
+/// there. A gigabyte of pages would take the thread that accesses it 60 ms, so only a piece of the
+/// mapping is replaced at a time, as long as there are not too many pieces.
 ///
 /// The table of guarded mappings, which a handler of SIGBUS searches. The table is bounded, so that
 /// the kernel's limit on mappings (vm.max_map_count) never stops the daemon's own. Any thread calls
@@ -60,7 +61,14 @@ class MappingGuard {
   std::optional<uint32_t> Add(const void* start, size_t length, uint32_t owner);
   void Remove(uint32_t slot);
 
-  /// Puts pages of zeros over the mapping that holds `address`; false when none does.
+  /// The mapping is replaced from its start on in pieces of so many bytes.
+  static constexpr size_t kPieceBytes = 64 << 10;
+  /// Of a mapping, and of all: each may cost the process two mappings. Then the whole is replaced.
+  static constexpr uint32_t kMostPieces = 512;
+  static constexpr uint32_t kMostPiecesOfAll = 1024;
+
+  /// Puts pages of zeros over the piece that holds `address` of a guarded mapping; over the whole
+  /// mapping where it has too many pieces or huge pages. False: no mapping holds the address.
   /// Async-signal-safe.
   bool Strike(const void* address);
 
@@ -78,14 +86,18 @@ class MappingGuard {
     std::atomic<size_t> length{0};
     std::atomic<uint32_t> owner{0};
     std::atomic<bool> struck{false};
+    std::atomic<uint32_t> pieces{0};  ///< That were replaced.
   };
 
+  /// Counts a piece of the slot's mapping. False: there are too many.
+  bool TakePiece(Slot& slot);
   void NoteIfStruck(Slot& slot);
   void Signal();
 
   const uint32_t capacity_;
   std::unique_ptr<Slot[]> slots_;
-  std::atomic<uint32_t> used_{0};  ///< The number of slots that were ever taken.
+  std::atomic<uint32_t> used_{0};    ///< The number of slots that were ever taken.
+  std::atomic<uint32_t> pieces_{0};  ///< Of all slots.
   Fd event_;
   std::mutex mutex_;
   std::vector<uint32_t> free_;  ///< Free slots below `used_`.

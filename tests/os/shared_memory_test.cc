@@ -10,21 +10,23 @@
 #include <csignal>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 namespace uroce::drivers {
 namespace {
 
 constexpr size_t kBytes = 8 * 4096;
+constexpr size_t kPieceBytes = MappingGuard::kPieceBytes;
 
 /// A file that can shrink, and a guarded mapping of it.
 struct ShrinkingFile {
-  explicit ShrinkingFile(uint32_t owner) : file(memfd_create("shrinks", 0)) {
-    EXPECT_EQ(ftruncate(file.get(), kBytes), 0);
-    void* data = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    memset(data, 'x', kBytes);
-    mapping = *GuardedMapping::Make(Mapping(data, kBytes), owner);
+  explicit ShrinkingFile(uint32_t owner, size_t bytes = kBytes) : file(memfd_create("shrinks", 0)) {
+    EXPECT_EQ(ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    memset(data, 'x', bytes);
+    mapping = *GuardedMapping::Make(Mapping(data, bytes), owner);
   }
-  void Shrink() const { EXPECT_EQ(ftruncate(file.get(), 0), 0); }
+  void Shrink(off_t bytes = 0) const { EXPECT_EQ(ftruncate(file.get(), bytes), 0); }
   volatile uint8_t& at(size_t index) const { return mapping.data()[index]; }
 
   Fd file;
@@ -44,6 +46,52 @@ TEST(MappingGuardTest, AccessBehindTheEndOfAFileReadsZerosAndGoesOn) {
   shrinking.at(5001) = 3;
   EXPECT_EQ(shrinking.at(5001), 3);
   EXPECT_EQ(shrinking.at(kBytes - 1), 0);
+  EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{7});
+}
+
+// To replace a gigabyte of pages takes 60 ms.
+TEST(MappingGuardTest, OnlyThePieceThatIsAccessedIsReplaced) {
+  const ShrinkingFile shrinking(7, 3 * kPieceBytes);
+  shrinking.Shrink(2 * kPieceBytes);
+  EXPECT_EQ(shrinking.at(2 * kPieceBytes), 0);
+  EXPECT_EQ(shrinking.at(3 * kPieceBytes - 1), 0);
+  EXPECT_EQ(shrinking.at(2 * kPieceBytes - 1), 'x');
+  shrinking.Shrink();
+  EXPECT_EQ(shrinking.at(kPieceBytes), 0) << "and further ones as they are accessed";
+  EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{7});
+}
+
+// The kernel limits the mappings of the daemon.
+TEST(MappingGuardTest, AMappingWithManyPiecesIsReplacedAsAWhole) {
+  constexpr size_t kPieces = MappingGuard::kMostPieces;
+  const ShrinkingFile shrinking(7, (kPieces + 2) * kPieceBytes);
+  shrinking.Shrink(kPieceBytes);
+  for (size_t i = 1; i <= kPieces; ++i) ASSERT_EQ(shrinking.at(i * kPieceBytes), 0);
+  EXPECT_EQ(shrinking.at(0), 'x');
+  EXPECT_EQ(shrinking.at((kPieces + 1) * kPieceBytes), 0);
+  EXPECT_EQ(shrinking.at(0), 0);
+  EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{7});
+}
+
+// Mappings that end give their pieces back.
+TEST(MappingGuardTest, AllMappingsTogetherHaveABoundedNumberOfPieces) {
+  constexpr size_t kPieces = MappingGuard::kMostPieces;
+  constexpr size_t kMappings = MappingGuard::kMostPiecesOfAll / kPieces;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<ShrinkingFile> files;
+    for (size_t i = 0; i <= kMappings; ++i) {
+      files.emplace_back(7, (kPieces + 1) * kPieceBytes);
+      files.back().Shrink(kPieceBytes);
+    }
+    for (size_t i = 0; i < kMappings; ++i) {
+      for (size_t piece = 1; piece <= kPieces; ++piece) {
+        ASSERT_EQ(files[i].at(piece * kPieceBytes), 0);
+      }
+      EXPECT_EQ(files[i].at(0), 'x') << i;
+    }
+    EXPECT_EQ(files.back().at(kPieceBytes), 0);
+    EXPECT_EQ(files.back().at(0), 0);
+  }
   EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{7});
 }
 

@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <fstream>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,6 +59,33 @@ TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
   EXPECT_EQ(good.error, 0) << good.text;
   EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, good.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+/// The rights of this process's mapping of a segment of so many bytes, as /proc/self/maps has them.
+std::string RightsOfSegment(uint64_t bytes) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long start = 0, end = 0;
+    char rights[5] = {};
+    const bool is_segment = line.find("/memfd:" UROCE_SEGMENT_NAME) != std::string::npos;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &start, &end, rights) != 3) continue;
+    if (is_segment && end - start == bytes) return rights;
+  }
+  return "";
+}
+
+// The control thread would change the rights of a gigabyte of pages for 25 ms.
+TEST(ControlTest, AMappingOfASegmentKeepsItsRights) {
+  TestProgram program;
+  constexpr uint64_t kAddr = 0x10000, kBytes = 0x23000;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kBytes}).handle();
+  const std::string rights = RightsOfSegment(kBytes);
+  EXPECT_EQ(rights, "rw-s");
+  for (const uint32_t access : {0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE}) {
+    EXPECT_EQ(program.RegisterMapped(kAddr, kBytes, segment, access).error, 0);
+    EXPECT_EQ(RightsOfSegment(kBytes), rights) << access;
+  }
 }
 
 TEST(ControlTest, PagesOfASegmentThatAreGivenUpAreWholeAndItsOwn) {
