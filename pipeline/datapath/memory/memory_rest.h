@@ -14,10 +14,15 @@ namespace uroce::datapath {
 /// takes the kernel the longer, the more mappings of the page there are: seconds are possible. A
 /// rest begins when a worker has waited for memory of one of the user's programs. Until it is over,
 /// copy helpers make all accesses to mapped memory of this user's programs. So a user takes
-/// little of a worker's time. Any thread.
+/// little of a worker's time. If a worker waits again soon after a rest, the next rest is ten times
+/// as long for each moment of waiting. Any thread.
 class MemoryRest {
  public:
+  /// How much longer than the wait the first rest is, and any.
   static constexpr int kTimesAsLong = 100;
+  static constexpr int kMostTimes = 10'000;
+  /// What a wait soon after a rest multiplies that by. Soon: ten times as long as that rest.
+  static constexpr int kGrowth = 10;
 
   /// Whether workers leave the memory to helpers.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
@@ -25,8 +30,14 @@ class MemoryRest {
   bool has_begun() const { return has_begun_.load(std::memory_order_acquire); }
   /// A worker has waited for `waited` until `now`.
   void Begin(Nanos now, Nanos waited) {
-    const int64_t end = (now + waited * kTimesAsLong).count();
-    if (end > end_.load(std::memory_order_relaxed)) end_.store(end, std::memory_order_relaxed);
+    // Workers that wait at the same time wait for one reason.
+    if (!is_on()) times_.store(TimesFor(now), std::memory_order_relaxed);
+    const Nanos length = waited * times_.load(std::memory_order_relaxed);
+    const int64_t end = (now + length).count();
+    if (end > end_.load(std::memory_order_relaxed)) {
+      end_.store(end, std::memory_order_relaxed);
+      soon_until_.store(end + length.count() * kGrowth, std::memory_order_relaxed);
+    }
     has_begun_.store(true, std::memory_order_release);
     is_on_.store(true, std::memory_order_release);
   }
@@ -39,9 +50,16 @@ class MemoryRest {
   }
 
  private:
+  int TimesFor(Nanos now) const {
+    if (now.count() >= soon_until_.load(std::memory_order_relaxed)) return kTimesAsLong;
+    return std::min(times_.load(std::memory_order_relaxed) * kGrowth, kMostTimes);
+  }
+
   std::atomic<bool> is_on_{false};
   std::atomic<bool> has_begun_{false};
   std::atomic<int64_t> end_{0};
+  std::atomic<int> times_{kTimesAsLong};  ///< Of the rest that began last.
+  std::atomic<int64_t> soon_until_{0};    ///< A wait until then comes soon after that rest.
 };
 
 }  // namespace uroce::datapath

@@ -29,6 +29,39 @@ TEST(MemoryRestTest, AShorterWaitDoesNotShortenIt) {
   EXPECT_TRUE(rest.is_on());
 }
 
+// A program that makes workers wait whenever it may takes less and less of their time.
+TEST(MemoryRestTest, ARestSoonAfterARestIsTenTimesAsLong) {
+  MemoryRest rest;
+  Nanos now = kRestStart;
+  for (const int times : {100, 1'000, 10'000, 10'000}) {
+    rest.Begin(now, kRestWaited);
+    now = now + kRestWaited * times;
+    rest.EndIfOver(now - Nanos(1));
+    EXPECT_TRUE(rest.is_on()) << times;
+    rest.EndIfOver(now);
+    EXPECT_FALSE(rest.is_on()) << times;
+  }
+}
+
+TEST(MemoryRestTest, ARestLongAfterARestIsLikeTheFirstOne) {
+  MemoryRest rest;
+  rest.Begin(kRestStart, kRestWaited);
+  const Nanos length = kRestWaited * 100;
+  rest.EndIfOver(kRestStart + length);
+  const Nanos later = kRestStart + length * 11;
+  rest.Begin(later, kRestWaited);
+  rest.EndIfOver(later + length);
+  EXPECT_FALSE(rest.is_on());
+}
+
+TEST(MemoryRestTest, WorkersThatWaitAtTheSameTimeBeginOneRest) {
+  MemoryRest rest;
+  rest.Begin(kRestStart, kRestWaited);
+  rest.Begin(kRestStart + Nanos(1), kRestWaited);
+  rest.EndIfOver(kRestStart + Nanos(1) + kRestWaited * 100);
+  EXPECT_FALSE(rest.is_on());
+}
+
 // Copies that helpers have begun may still be running.
 TEST(MemoryRestTest, ThatItHasBegunStaysTrue) {
   MemoryRest rest;
