@@ -242,6 +242,81 @@ TEST(LossesTest, PacketDroppedBehindALatePacketIsNoLoss) {
   EXPECT_EQ(analysis.log().count(FindingKind::kReordering), 1u);
 }
 
+TEST(LossesTest, PacketThatCameBeforeALateOneWasDroppedAndIsNoLoss) {
+  StoryScript script(4);
+  script.At(200).WithIdentification(106).Send(6).WithIdentification(105).Send(5).Nak(5).Ack(5);
+  script.At(240).WithIdentification(107).Send(6).At(260).Ack(6);
+  const Analysis& analysis = script.Finish();
+  EXPECT_EQ(analysis.log().count(FindingKind::kLoss), 0u);
+  EXPECT_EQ(analysis.log().count(FindingKind::kReordering), 1u);
+}
+
+TEST(LossesTest, SilenceBehindALatePacketThatAnRnrNakHadRefusedIsNoLoss) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 2).WriteLast(6).At(220).Nak(5, 0x21);
+  script.At(240).WithIdentification(108).WriteLast(6).WithIdentification(107).WriteFirst(5, 2);
+  script.At(1'400).WithIdentification(109).WriteFirst(5, 2).WithIdentification(110).WriteLast(6);
+  script.At(1'420).Ack(6);
+  EXPECT_EQ(script.Finish().log().count(FindingKind::kLoss), 0u);
+}
+
+TEST(LossesTest, TimeoutBehindAnRnrNakMayBeOfALatePacket) {
+  StoryScript script(4);
+  script.At(200).Send(5).Send(6).Send(7).At(220).Nak(5, 0x21);
+  script.At(240).Send(5).Send(6).Send(7).At(265).Ack(5);  // 5 came behind 6 and 7, or 6 was lost.
+  script.At(1'400).Send(6).Send(7).At(1'420).Ack(7);
+  const Finding loss = FirstOf(script.Finish(), FindingKind::kLoss);
+  EXPECT_TRUE(loss.may_be_late);
+  EXPECT_EQ(loss.psn, 5u);
+  EXPECT_EQ(loss.among, 3u);
+}
+
+TEST(LossesTest, NakThatAnEarlierLatePacketDrewIsNotAboutTheRepeatedOne) {
+  StoryScript script(4);
+  script.At(200).Send(5).Send(6).Send(7).At(222).Nak(5);
+  script.At(223).Send(5).Send(6).Send(7).At(226).Ack(5).At(238).Nak(6);  // A 7 of before was late.
+  script.At(239).Send(6).Send(7).At(245).Ack(7).At(262).Ack(7);
+  const Analysis& analysis = script.Finish();
+  EXPECT_EQ(analysis.log().count(FindingKind::kLoss), 0u);
+  EXPECT_THAT(Brief(analysis),
+              testing::Not(testing::Contains(HasSubstr("reordering request psn=6"))));
+}
+
+TEST(LossesTest, NewPacketThatRepeatedOnesOvertookIsLate) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 4).WriteMiddle(6).WriteMiddle(7).At(220).Nak(6);
+  script.At(240).WithIdentification(109).WriteMiddle(6).WithIdentification(110).WriteMiddle(7);
+  script.WithIdentification(108).WriteLast(8).At(270).Ack(8);
+  EXPECT_THAT(Brief(script.Finish()),
+              testing::Contains("reordering request psn=8 frame=15 side=requester"));
+}
+
+TEST(LossesTest, LatePacketThatHasBeenRepeatedIsNotSentAgain) {
+  StoryScript script(4);
+  script.At(200).WriteFirst(5, 3).Unseen().WriteMiddle(6).WriteLast(7).At(220).Nak(6);
+  script.At(240).WithIdentification(108).WriteMiddle(6).WithIdentification(109).WriteLast(7);
+  script.WithIdentification(106).WriteMiddle(6).At(270).Ack(7);
+  const Analysis& analysis = script.Finish();
+  EXPECT_EQ(analysis.log().count(FindingKind::kLoss), 0u);
+  EXPECT_THAT(Brief(analysis),
+              testing::Contains("reordering request psn=6 frame=14 side=requester"));
+}
+
+TEST(LossesTest, RepeatBehindAnRnrNakIsNoLostAck) {
+  StoryScript script(4);
+  script.At(200).Send(5).Send(6).At(220).Nak(6, 0x21).At(231).Send(5).Send(6).At(255).Ack(6);
+  EXPECT_EQ(script.Finish().log().count(FindingKind::kLoss), 0u);
+}
+
+TEST(LossesTest, LongAnswerTellsThePathMtu) {
+  StoryScript script(4);
+  script.At(200).Request(Opcode::kReadRequest, 5, 0, 4095);
+  script.At(220).Response(Opcode::kReadResponseOnly, 5, 4095);
+  script.At(240).WithIdentification(107).Send(7).WithIdentification(106).Send(6).At(270).Ack(7);
+  EXPECT_THAT(Brief(script.Finish()),
+              ElementsAre("reordering request psn=6 frame=12 side=requester"));
+}
+
 TEST(LossesTest, MapOfASelectiveAckIsNoDataOfARead) {
   StoryScript script(4);
   script.At(200).WriteFirst(5, 2).At(220).Response(Opcode::kSelectiveAcknowledge, 5, 8);

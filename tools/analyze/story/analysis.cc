@@ -178,6 +178,10 @@ RequestStream& Analysis::StreamOf(Connection& connection, View& view, uint8_t re
                                         connection.is_reliable(), options_.most_plot_points);
     if (connection.knows_first_psns) stream->SetFirstPsn(connection.first_psns[requester]);
     stream->SetMtu(connection.mtu_bytes);
+    const Gid& from = connection.ends[requester].address;
+    const Gid& to = connection.ends[1 - requester].address;
+    stream->SetRoundTrips(&round_trips_[{view.point, {from, to}}],
+                          &round_trips_[{view.point, {to, from}}]);
   }
   return *stream;
 }

@@ -116,6 +116,8 @@ class Analysis {
   Flow* last_flow_ = nullptr;
   std::map<std::pair<uint32_t, Direction>, IcrcFilling> icrcs_;
   std::pair<uint32_t, Direction> last_filling_key_;
+  // From a point to the second of two addresses and back.
+  std::map<std::pair<uint32_t, AddressPair>, RoundTrip> round_trips_;
   IcrcFilling* last_filling_ = nullptr;  // Of `icrcs_`.
   std::map<uint32_t, Pauses> pauses_;
 };

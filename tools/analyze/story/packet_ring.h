@@ -23,6 +23,7 @@ struct PacketMark {
   uint16_t payload_bytes = 0;
   wire::Opcode opcode{};
   uint8_t sends = 0;
+  bool is_in_turn = false;  ///< Of a request: the responder waited for it, or had it.
 
   bool valid() const { return frame != 0; }
 };
@@ -98,6 +99,7 @@ class IdentificationOrder {
   bool IsLate(uint16_t identification) const {
     return rises() && IsBefore(identification, newest_);
   }
+  uint16_t newest() const { return newest_; }
   bool is_constant() const { return same_ >= 4 && same_ >= 8 * uint64_t{rising_ + other_}; }
 
  private:

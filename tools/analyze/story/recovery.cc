@@ -30,8 +30,9 @@ void Recovery::OnSequenceNak(const CapturedPacket& nak, const PacketMark* origin
   const wire::Psn psn = nak.packet.header.psn;
   // Behind an RNR NAK, some responders send a sequence NAK too (section 3.2).
   if (rnr_ && rnr_->psn == psn) return;
+  naks_[next_nak_++ % naks_.size()] = {psn, nak.time_ns};
   if (nak_ && nak_->psn == psn) return;
-  if (nak_) ReportNakAlone(*nak_, 0);
+  if (nak_) ReportNakAlone(*nak_);
   Nak found{.psn = psn, .frame = nak.number, .time_ns = nak.time_ns};
   if (original != nullptr) found.original = *original;
   // It came in its turn, before a packet that was late or had to be sent again. Or the NAK comes
@@ -127,9 +128,52 @@ bool Recovery::OnLateAnswer(wire::Psn psn) {
   return erased != 0;
 }
 
+void Recovery::OnLateOriginal(wire::Psn psn) {
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one) continue;
+    std::erase_if((*one)->lost, [&](const Lost& lost) {
+      return lost.psn == psn && lost.frame == 0 && lost.packets == 1;
+    });
+  }
+}
+
+bool Recovery::IsOlderOf(const Lost& lost, const CapturedPacket& packet) {
+  return lost.psn == packet.packet.header.psn && lost.frame == 0 && lost.packets == 1 &&
+         lost.what == LostWhat::kRequest && lost.was_in_run;
+}
+
+/// A requester begins at the packet that a NAK names.
+bool Recovery::MayStartRoundAt(wire::Psn psn, int64_t now_ns) const {
+  return std::ranges::any_of(naks_, [&](const Missed& nak) {
+    const int64_t passed = now_ns - nak.time_ns;
+    return nak.time_ns != 0 && nak.psn == psn && passed < kLeastTimeoutNs &&
+           !IsTooSoonToRepair(passed);
+  });
+}
+
+bool Recovery::TakeLateSecond(const CapturedPacket& packet, const ResendFacts& facts) {
+  if (facts.is_read || selective_frame_ != 0 || rnr_) return false;
+  if (IsInRun(facts.psn, packet.time_ns) || MayStartRoundAt(facts.psn, packet.time_ns))
+    return false;
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one) continue;
+    const auto first = std::ranges::find_if(
+        (*one)->lost, [&](const Lost& lost) { return IsOlderOf(lost, packet); });
+    if (first == (*one)->lost.end()) continue;
+    if (packet.time_ns - first->resent_ns >= kLeastTimeoutNs) return false;
+    first->resent_ns = packet.time_ns;
+    first->resent_frame = packet.number;
+    ReportLateRepeat(*first);
+    (*one)->lost.erase(first);
+    return true;
+  }
+  return false;
+}
+
 bool Recovery::IsFirstOf(const Lost& lost, const CapturedPacket& packet) {
   return lost.psn == packet.packet.header.psn && lost.frame == 0 && lost.packets == 1 &&
-         lost.what == LostWhat::kRequest && packet.time_ns - lost.resent_ns < kLeastTimeoutNs;
+         lost.what == LostWhat::kRequest && !lost.was_in_run &&
+         packet.time_ns - lost.resent_ns < kLeastTimeoutNs;
 }
 
 bool Recovery::MayBeSecond(const CapturedPacket& packet) const {
@@ -148,17 +192,27 @@ void Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) 
     if (erased == 0) continue;
     // This one answers the NAK.
     const std::optional<Nak>& nak = (*one)->nak;
-    if (nak && nak->psn == facts.psn) reaction_.Add(packet.time_ns - nak->time_ns);
+    if (nak && nak->psn == facts.psn) AddReaction(packet.time_ns - nak->time_ns);
     if ((*one)->start == facts.psn) ReportLateIn(**one);
     OnLateRequest(packet, ReportSentAgain(packet, facts));
     TakeMissed(facts.psn);
   }
 }
 
+bool Recovery::HoldsForLost(wire::Psn answer) const {
+  const auto holds = [&](const std::optional<Episode>& episode) {
+    return episode && std::ranges::any_of(episode->lost, [&](const Lost& lost) {
+             return lost.what == LostWhat::kResponse && lost.frame == 0 && lost.psn == answer;
+           });
+  };
+  return holds(episode_) || holds(settling_);
+}
+
 void Recovery::OnMissingAnswers(wire::Psn psn, uint32_t packets) {
   for (std::optional<Episode>* const one : {&episode_, &settling_}) {
     if (!*one || psn.Since((*one)->start) < 0 || psn.Since((*one)->until) >= 0) continue;
     for (uint32_t i = 0; i < packets && (*one)->lost.size() < kMostLost; ++i) {
+      if (HoldsForLost(psn + i)) continue;
       (*one)->lost.push_back(
           {.psn = psn + i, .what = LostWhat::kResponse, .side = LostSide::kResponder});
     }
@@ -179,7 +233,16 @@ bool Recovery::Continues(const ResendFacts& facts) const {
   return !(rnr_ && rnr_->psn == facts.psn);
 }
 
-Recovery::Trigger Recovery::TriggerOf(const ResendFacts& facts, int64_t waited_ns) const {
+/// The wait that an RNR NAK asked for ends now.
+bool Recovery::IsAfterRnr(int64_t now_ns) const {
+  const int64_t passed = rnr_ ? now_ns - rnr_->first_ns : 0;
+  return rnr_ && passed > rnr_->timer_ns * 3 / 4 && passed < rnr_->timer_ns * 3 / 2;
+}
+
+Recovery::Trigger Recovery::TriggerOf(const ResendFacts& facts, int64_t waited_ns,
+                                      int64_t now_ns) const {
+  const bool is_before_rnr = rnr_ && facts.psn.Since(rnr_->psn) < 0 && !facts.is_read;
+  if (is_before_rnr && IsAfterRnr(now_ns)) return Trigger::kRnr;
   if (rnr_ && facts.psn.Since(rnr_->psn) >= 0) {
     // No NAK has answered the last attempt: it was lost, or the NAK was.
     const bool is_unanswered = rnr_->psn == facts.psn && rnr_->resent_ns > rnr_->last_ns;
@@ -203,6 +266,8 @@ bool Recovery::IsLost(const ResendFacts& facts, bool is_first, bool is_missed) c
   if (facts.is_hasty || facts.was_ignored) return false;
   if (facts.is_piece || facts.is_passed_over) return true;
   if (!is_first) return false;
+  const bool was_answered = facts.ack_frame != 0 || facts.response || facts.later_response;
+  if (!facts.original->is_in_turn && !was_answered && selective_frame_ == 0) return false;
   return episode_->trigger != Trigger::kNak && episode_->trigger != Trigger::kSelective;
 }
 
@@ -253,13 +318,15 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
   Close();
   Episode episode;
   episode.waited_ns = packet.time_ns - facts.last_event_ns;
-  episode.trigger = TriggerOf(facts, episode.waited_ns);
+  episode.trigger = TriggerOf(facts, episode.waited_ns, packet.time_ns);
   episode.start = facts.psn;
+  episode.start_end = facts.end;
   episode.until = facts.next;
   repair_frame_ = packet.number;
   episode.first_frame = packet.number;
   episode.hears_responses = facts.hears_responses;
   episode.waits = facts.waits;
+  episode.is_useless = facts.is_useless && !nak_ && selective_frame_ == 0;
   episode.is_oldest = facts.is_oldest;
   episode.start_ns = packet.time_ns;
   if (episode.trigger == Trigger::kNak) episode.nak = std::exchange(nak_, std::nullopt);
@@ -269,6 +336,13 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
   last_attempt_ns_ = packet.time_ns;
   last_wait_ns_ = episode.waited_ns;
   if (rnr_ && rnr_->psn == facts.psn) rnr_->resent_ns = packet.time_ns;
+  const bool is_of_round =
+      rnr_round_ && (facts.psn == rnr_round_->psn || facts.psn == rnr_round_->end);
+  if (is_of_round) episode.rnr_round = rnr_round_;
+  rnr_round_.reset();
+  if (episode.trigger == Trigger::kRnr && rnr_->psn == facts.psn) {
+    rnr_round_ = RnrRound{facts.psn, facts.end, packet.number, packet.time_ns};
+  }
   if (episode.trigger == Trigger::kRnr && rnr_->psn == facts.psn) {
     ++rnr_->resends;
     // The NAK passed the point before it reached the requester: the wait seen here is too long.
@@ -277,17 +351,40 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
   episode_ = std::move(episode);
 }
 
+/// The responder misses the packet, and its requester cannot know that yet.
+bool Recovery::TakeLateRefused(const CapturedPacket& packet, const ResendFacts& facts) {
+  const int64_t refused_ns = RefusalOf(facts.psn);
+  if (refused_ns == 0 || to_requester_ == nullptr || !to_requester_->is_sure()) return false;
+  if (!to_requester_->IsTooSoon(packet.time_ns - refused_ns)) return false;
+  if (IsInRun(facts.psn, packet.time_ns)) return false;
+  ReportLateRepeat({.psn = facts.psn,
+                    .opcode = facts.opcode,
+                    .resent_ns = packet.time_ns,
+                    .resent_frame = packet.number});
+  return true;
+}
+
+/// A late packet comes alone.
+bool Recovery::IsInRun(wire::Psn psn, int64_t now_ns) const {
+  const std::optional<Episode>& newest = episode_ ? episode_ : settling_;
+  return newest && newest->resent != 0 && psn == newest->last_end &&
+         now_ns - newest->last_ns < kLeastProbeNs;
+}
+
 void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) {
-  if (facts.knows_order && TakeLateRepeat(packet)) return;
+  if (facts.original && !facts.knows_order && TakeLateSecond(packet, facts)) return;
+  if (facts.original && !facts.knows_order && TakeLateRefused(packet, facts)) return;
   const bool was_refused = IsMissed(facts.psn) || (rnr_ && facts.psn.Since(rnr_->psn) >= 0);
   const bool is_in_turn = IsInTurn(facts.psn, packet.time_ns);
   if (facts.original && !facts.knows_order && !was_refused && !is_in_turn) OnSecond(packet, facts);
+  const bool is_in_run = IsInRun(facts.psn, packet.time_ns);
   if (!episode_ && Resumes(facts, packet.time_ns)) episode_ = std::exchange(settling_, {});
   if (!Continues(facts)) Begin(packet, facts);
   Episode& episode = *episode_;
   const bool is_first = episode.resent == 0;
-  if (episode.resent == 1 && episode.nak && facts.psn == episode.last_end) {
-    reaction_.Add(episode.start_ns - episode.nak->time_ns);
+  if (episode.resent == 0) episode.is_in_run = is_in_run;
+  if (episode.resent == 1 && episode.nak && is_in_run && !episode.is_in_run) {
+    AddReaction(episode.start_ns - episode.nak->time_ns);
   }
   episode.last = facts.psn;
   episode.last_end = facts.end;
@@ -296,7 +393,7 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
   episode.bytes += facts.payload_bytes;
   ++resent_packets_;
   resent_bytes_ += facts.payload_bytes;
-  if (facts.skipped_by != 0) OnSkipped(packet, facts);
+  if (facts.skipped_by != 0) OnSkipped(packet, facts, is_in_run);
   // The responder has dropped what came behind an RNR NAK.
   if (episode.trigger == Trigger::kRnr && facts.original) return;
   const bool is_missed = TakeMissed(facts.psn);
@@ -305,6 +402,7 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
     episode.lost.push_back(LostOf(facts, is_missed));
     episode.lost.back().resent_ns = packet.time_ns;
     episode.lost.back().resent_frame = packet.number;
+    episode.lost.back().was_in_run = is_in_run;
     if (is_first && episode.nak && episode.nak->was_dropped) {
       episode.lost.back().was_dropped = true;
       if (episode.nak->cause != 0) episode.lost.back().cause = episode.nak->cause;
@@ -323,7 +421,7 @@ void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) 
 
 /// The packet was missed where the requester had sent it again: that time, it was lost. If it soon
 /// comes once more, it was late.
-void Recovery::OnSkipped(const CapturedPacket& packet, const ResendFacts& facts) {
+void Recovery::OnSkipped(const CapturedPacket& packet, const ResendFacts& facts, bool is_in_run) {
   if (episode_->lost.size() == kMostLost) return;
   episode_->lost.push_back({.psn = facts.psn,
                             .time_ns = facts.skipped_ns,
@@ -331,26 +429,9 @@ void Recovery::OnSkipped(const CapturedPacket& packet, const ResendFacts& facts)
                             .side = LostSide::kRequester,
                             .opcode = facts.opcode,
                             .skipped_by = facts.skipped_by,
-                            .skipped_id = facts.skipped_id,
                             .resent_ns = packet.time_ns,
-                            .resent_frame = packet.number});
-}
-
-bool Recovery::TakeLateRepeat(const CapturedPacket& packet) {
-  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
-    if (!*one) continue;
-    const auto found = std::ranges::find_if((*one)->lost, [&](const Lost& lost) {
-      return lost.skipped_by != 0 && lost.psn == packet.packet.header.psn &&
-             IsBefore(packet.identification, lost.skipped_id);
-    });
-    if (found == (*one)->lost.end()) continue;
-    found->resent_frame = packet.number;
-    found->resent_ns = packet.time_ns;
-    ReportLateRepeat(*found);
-    (*one)->lost.erase(found);
-    return true;
-  }
-  return false;
+                            .resent_frame = packet.number,
+                            .was_in_run = is_in_run});
 }
 
 uint32_t Recovery::SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) const {
@@ -375,10 +456,8 @@ int64_t Recovery::RoundBegin(int64_t now_ns) const {
   const int64_t wait_ns = rnr_ ? rnr_->timer_ns * 3 / 4 : 0;
   if (rnr_ && now_ns - rnr_->last_ns > wait_ns) return rnr_->last_ns + wait_ns;
   if (rnr_ && rnr_->before_ns != 0) return rnr_->before_ns + wait_ns;
-  int64_t passed = kLeastProbeNs;
-  for (const RoundTrip* const one : {&round_trip_, &reaction_}) {
-    passed = std::max(passed, one->least_ns * 3 / 4);
-  }
+  int64_t passed = std::max(kLeastProbeNs, round_trip_.least_ns * 3 / 4);
+  if (to_requester_ != nullptr) passed = std::max(passed, to_requester_->least_ns * 3 / 4);
   return now_ns - passed;
 }
 
@@ -405,14 +484,20 @@ void Recovery::OnProgress(const CapturedPacket& response, wire::Psn una,
     const wire::Psn end = una.Since(episode.until) < 0 ? una : episode.until;
     episode.was_ack = end.Since(episode.last) > 1 && selective_frame_ == 0;
   }
+  for (std::optional<Episode>* const one : {&episode_, &settling_}) {
+    if (!*one || una.Since((*one)->start_end) <= 0) continue;
+    (*one)->took_next |= round_trip.IsTooSoon(response.time_ns - (*one)->start_ns);
+  }
   if (nak_ && una.Since(nak_->psn) > 0) {
     // The packet came after all, before it was sent again.
     if (!nak_->was_resent) {
-      late_cause_ = ReportNakAlone(*nak_, 0);
+      nak_->is_stale = una.Since(nak_->psn) > 1 && selective_frame_ == 0;
+      late_cause_ = ReportNakAlone(*nak_);
       late_until_ = response.number;
     }
     nak_.reset();
   }
+  if (rnr_round_ && una.Since(rnr_round_->end) > 0) rnr_round_.reset();
   if (settling_ && una.Since(settling_->until) > 0) Settle();
   if (episode_ && una.Since(episode_->until) >= 0) Close();
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,9 +47,11 @@ struct RoundTrip {
   }
   /// An answer cannot come so soon behind what it answers.
   bool IsTooSoon(int64_t passed_ns) const {
+    if (samples >= kMany) return passed_ns < least_ns * 31 / 32;
     return passed_ns < (is_sure() ? least_ns * 28 / 32 : least_ns * 5 / 8);
   }
   bool is_sure() const { return samples >= 4; }
+  static constexpr uint32_t kMany = 32;
 };
 
 /// What the stream knows of a request that is sent again.
@@ -76,11 +79,11 @@ struct ResendFacts {
   bool hears_responses = false;  ///< The point sees responses of this stream.
   bool is_oldest = true;         ///< All before it has been answered.
   bool waits = true;             ///< A packet that was seen asks for an answer, and has none yet.
+  bool is_useless = false;       ///< As well, but the responder dropped it: it came out of turn.
   bool is_before_start = false;  ///< It was first sent before the first packet seen.
   bool knows_order = false;      ///< Identifications tell late packets from repeated ones.
   uint64_t skipped_by = 0;  ///< The frame before which it should have been sent again; 0: none.
-  int64_t skipped_ns = 0;   ///< The time of that frame, and its identification.
-  uint16_t skipped_id = 0;
+  int64_t skipped_ns = 0;   ///< The time of that frame.
 };
 
 /// Requesters time out later; sooner, a NAK was there that was not captured.
@@ -91,6 +94,9 @@ inline constexpr int64_t kLeastProbeNs = 2'000;
 class Recovery {
  public:
   explicit Recovery(FindingSink sink) : sink_(sink) {}
+
+  /// The round trip from the point to the requester, as other requests and repairs show it.
+  void SetRoundTripToRequester(RoundTrip* round_trip) { to_requester_ = round_trip; }
 
   void OnSequenceNak(const CapturedPacket& nak, const PacketMark* original);
   /// `timer_ns`: what the NAK tells the requester to wait.
@@ -120,8 +126,12 @@ class Recovery {
   void OnProgress(const CapturedPacket& response, wire::Psn una, const RoundTrip& round_trip);
   /// An ACK of what was acknowledged before: the responder got a packet again that it had.
   void OnRepeatedAck(wire::Psn psn);
+  /// The request came late, as a finding says, and had been sent again.
+  void OnLateOriginal(wire::Psn psn);
   /// An answer that was asked for again had been on its way. False: it was not held for lost.
   bool OnLateAnswer(wire::Psn psn);
+  /// The answer did not come, so far.
+  bool HoldsForLost(wire::Psn answer) const;
   /// Answers from `psn` on were not seen, which had been asked for again when a later one came.
   void OnMissingAnswers(wire::Psn psn, uint32_t packets);
   /// An answer with a wrong ICRC.
@@ -136,9 +146,10 @@ class Recovery {
   }
   /// The requester cannot send again so soon behind a NAK.
   bool IsTooSoonToRepair(int64_t passed_ns) const {
-    if (reaction_.is_sure()) return reaction_.IsTooSoon(passed_ns);
-    const int64_t least_ns = reaction_.samples != 0 ? reaction_.least_ns / 2 : kLeastProbeNs;
-    return passed_ns < std::min(least_ns, kLeastProbeNs);
+    if (to_requester_ != nullptr && to_requester_->samples != 0) {
+      return to_requester_->IsTooSoon(passed_ns);
+    }
+    return passed_ns < kLeastProbeNs;
   }
   /// When the responder first told that it misses `psn`; 0: it did not.
   int64_t RefusalOf(wire::Psn psn) const {
@@ -163,6 +174,7 @@ class Recovery {
     std::optional<PacketMark> original;
     bool was_resent = false;   // When the NAK passed the point, the packet had been sent again.
     bool was_dropped = false;  // The packet came in its turn, and the responder waited for another.
+    bool is_stale = false;     // A packet that was sent before has drawn it, and came late.
     uint32_t cause = 0;        // The finding that the packet was late.
   };
   struct Rnr {
@@ -177,6 +189,14 @@ class Recovery {
     uint32_t resends = 0;
     int64_t resent_ns = 0;  // The last time.
     uint32_t early = 0;     // Resends before the time that the NAK names.
+  };
+  /// The packets that were sent again behind an RNR NAK, until one behind the first is
+  /// acknowledged.
+  struct RnrRound {
+    wire::Psn psn;
+    wire::Psn end;  // Behind the PSNs of the first packet.
+    uint64_t frame = 0;
+    int64_t time_ns = 0;
   };
   struct Missed {
     wire::Psn psn;
@@ -195,10 +215,10 @@ class Recovery {
     bool may_be_late = false;
     bool was_dropped = false;  // It came in its turn, and the responder waited for another.
     uint64_t skipped_by = 0;   // It was sent again before this frame and did not come; 0: not so.
-    uint16_t skipped_id = 0;   // The identification of that frame.
     int64_t resent_ns = 0;
     uint64_t resent_frame = 0;
-    int64_t arrived_ns = 0;  // When the responder first told that it has the packet; 0: never.
+    bool was_in_run = false;  // It was sent again right behind the packet before it.
+    int64_t arrived_ns = 0;   // When the responder first told that it has the packet; 0: never.
   };
   struct Episode {
     Trigger trigger = Trigger::kUnknown;
@@ -218,16 +238,27 @@ class Recovery {
     std::optional<wire::Psn> repeated_ack;  // The last PSN that the responder had all the time.
     bool hears_responses = true;
     bool waits = true;
+    // Behind an RNR NAK a late packet draws no NAK: what was sent then, from this packet on.
+    std::optional<RnrRound> rnr_round;
+    bool is_useless = false;  // What was sent came to the responder out of turn.
     bool is_oldest = true;
+    bool is_in_run = false;    // Its first packet came right behind the one before it.
     uint32_t attempt = 1;      // 2: the same packet was sent again before, without progress.
     bool is_answered = false;  // There was progress.
     bool was_late = false;     // The answer came too soon to be one to the resent packet.
     bool was_ack = false;      // The answer acknowledges more than was sent again.
+    bool took_next = false;    // It acknowledges what was sent behind the first packet.
+    wire::Psn start_end;       // Behind the PSNs of the first packet.
   };
 
   bool Continues(const ResendFacts& facts) const;
+  /// So long behind a NAK the requester sent again.
+  void AddReaction(int64_t passed_ns) {
+    if (to_requester_ != nullptr) to_requester_->Add(passed_ns);
+  }
   void Begin(const CapturedPacket& packet, const ResendFacts& facts);
-  Trigger TriggerOf(const ResendFacts& facts, int64_t waited_ns) const;
+  Trigger TriggerOf(const ResendFacts& facts, int64_t waited_ns, int64_t now_ns) const;
+  bool IsAfterRnr(int64_t now_ns) const;
   Lost LostOf(const ResendFacts& facts, bool is_missed) const;
   bool IsLost(const ResendFacts& facts, bool is_first, bool is_missed) const;
   /// The responder has the packets from `first` on, before `end`.
@@ -238,13 +269,16 @@ class Recovery {
     return episode_ && psn.Since(episode_->last_end) >= 0 && psn.Since(episode_->until) < 0;
   }
   bool TakeMissed(wire::Psn psn);
+  bool TakeLateRefused(const CapturedPacket& packet, const ResendFacts& facts);
+  static bool IsOlderOf(const Lost& lost, const CapturedPacket& packet);
   static bool IsFirstOf(const Lost& lost, const CapturedPacket& packet);
   bool WasLate(const Lost& lost) const;
   /// What seemed to be sent again was the first transmission: now it was sent again.
   void OnSecond(const CapturedPacket& packet, const ResendFacts& facts);
-  void OnSkipped(const CapturedPacket& packet, const ResendFacts& facts);
-  /// True: identifications tell that the packet was sent before one that came before it.
-  bool TakeLateRepeat(const CapturedPacket& packet);
+  bool MayStartRoundAt(wire::Psn psn, int64_t now_ns) const;
+  /// True: the packet came alone behind its repeated one, and its sender had no reason to send it.
+  bool TakeLateSecond(const CapturedPacket& packet, const ResendFacts& facts);
+  void OnSkipped(const CapturedPacket& packet, const ResendFacts& facts, bool is_in_run);
   /// The requester had sent nothing again: the first packet of the episode came late, and so did
   /// the others.
   void ReportLateIn(Episode& episode);
@@ -252,6 +286,7 @@ class Recovery {
   uint32_t ReportLate(const Lost& lost, int64_t time_ns);
   /// The first transmission, which seemed to be a repeated one, was late.
   uint32_t ReportSentAgain(const CapturedPacket& packet, const ResendFacts& facts);
+  bool IsInRun(wire::Psn psn, int64_t now_ns) const;
   bool IsUnderWay(wire::Psn psn, int64_t now_ns) const;
   /// Repeated ACKs may still come: the episode is reported when others follow.
   void Close();
@@ -262,8 +297,8 @@ class Recovery {
   uint32_t ReportLost(const Episode& episode, uint64_t& count);
   void ReportResent(const Episode& episode, uint32_t cause, uint64_t lost);
   uint32_t ReportTrigger(const Episode& episode, uint32_t cause);
-  /// Returns what caused it.
-  uint32_t ReportNakAlone(const Nak& nak, uint32_t cause);
+  /// The NAK was not about what was sent again. Returns what caused it.
+  uint32_t ReportNakAlone(const Nak& nak);
   void ReportRnr(bool exhausted);
   std::string LostText(const Lost& lost) const;
 
@@ -272,7 +307,10 @@ class Recovery {
 
   FindingSink sink_;
   std::optional<Nak> nak_;
+  std::array<Missed, 4> naks_;  // The newest ones.
+  size_t next_nak_ = 0;
   std::optional<Rnr> rnr_;
+  std::optional<RnrRound> rnr_round_;
   std::optional<Episode> episode_;
   std::optional<Episode> settling_;  // The one before, closed and not yet reported.
   bool may_resume_ = false;          // Nothing new was sent since it was closed.
@@ -280,9 +318,9 @@ class Recovery {
   wire::Psn selective_psn_;          // Of it.
   std::vector<Missed> missed_;       // The responder has said that it misses these.
   RoundTrip round_trip_;
-  RoundTrip reaction_;       // From NAKs to what they made the requester send again, all in order.
-  uint32_t late_cause_ = 0;  // A packet came late: the finding, and when the responder had it.
-  uint64_t late_until_ = 0;  // The frame.
+  RoundTrip* to_requester_ = nullptr;
+  uint32_t late_cause_ = 0;    // A packet came late: the finding, and when the responder had it.
+  uint64_t late_until_ = 0;    // The frame.
   uint64_t repair_frame_ = 0;  // The first one of the newest episode.
   wire::Psn damaged_psn_;
   uint32_t damaged_cause_ = 0;

@@ -68,7 +68,7 @@ std::string Recovery::LostText(const Lost& lost) const {
   if (lost.what == LostWhat::kNone && lost.among > 1) {
     return absl::StrCat("one of the packets from psn ", lost.psn.value(), at, " to psn ",
                         (lost.psn + (lost.among - 1)).value(), ", or an answer to them, was lost ",
-                        SideText(lost.side));
+                        lost.may_be_late ? "or came late, " : "", SideText(lost.side));
   }
   if (lost.what == LostWhat::kResponse && lost.among == 1) {
     return absl::StrCat("the answer to psn ", lost.psn.value(), at, " was lost");
@@ -99,14 +99,17 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
     one.may_be_late = one.what == LostWhat::kRequest && one.side == LostSide::kResponder;
     // So may an answer that the requester asked for again because a later one came.
     if (episode.trigger == Trigger::kImplied) one.may_be_late = true;
+    // Or because it did not come soon.
+    if (episode.trigger == Trigger::kProbe) one.may_be_late |= one.what == LostWhat::kResponse;
   }
   if (!is_timeout || lost.empty() || lost[0].what != LostWhat::kNone) return lost;
   const auto lose_answer = [&] {
     lost[0].what = LostWhat::kResponse;
     lost[0].side = LostSide::kUnknown;
   };
-  // It is sent again because an older packet has no answer: nothing tells of this one.
-  if (!episode.is_oldest) {
+  // It is sent again because an older packet has no answer: nothing tells of this one. Or all that
+  // asked for an answer came to the responder out of turn: nothing was lost.
+  if (!episode.is_oldest || episode.is_useless) {
     lost.erase(lost.begin());
     return lost;
   }
@@ -114,6 +117,12 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
   if (!episode.waits && episode.hears_responses) {
     lost[0] = {.psn = episode.until, .what = LostWhat::kRequest, .side = LostSide::kRequester};
     return lost;
+  }
+  if (episode.rnr_round) {
+    lost[0].psn = episode.rnr_round->psn;
+    lost[0].frame = episode.rnr_round->frame;
+    lost[0].time_ns = episode.rnr_round->time_ns;
+    lost[0].may_be_late = true;
   }
   lost[0].among = static_cast<uint32_t>(std::max(1, episode.until.Since(lost[0].psn)));
   if (!episode.repeated_ack) {
@@ -226,10 +235,11 @@ void Recovery::ReportLateRepeat(const Lost& lost) {
   sink_.Add(std::move(late));
 }
 
-uint32_t Recovery::ReportNakAlone(const Nak& nak, uint32_t cause) {
+uint32_t Recovery::ReportNakAlone(const Nak& nak) {
+  uint32_t cause = 0;
   if (nak.original && nak.original->cause != 0) cause = nak.original->cause;
   if (nak.cause != 0) cause = nak.cause;
-  if (cause == 0 && nak.original && !nak.was_dropped) {
+  if (cause == 0 && nak.original && !nak.was_dropped && !nak.is_stale) {
     cause =
         ReportLate({.psn = nak.psn, .frame = nak.original->frame, .opcode = nak.original->opcode},
                    nak.time_ns);
@@ -302,7 +312,8 @@ void Recovery::Settle() {
   }
   uint32_t cause = ReportLost(episode, lost);
   if (episode.was_late && episode.nak && episode.nak->original && cause == 0) {
-    ReportNakAlone(*episode.nak, 0);
+    episode.nak->is_stale = episode.took_next && selective_frame_ == 0;
+    ReportNakAlone(*episode.nak);
   } else {
     cause = ReportTrigger(episode, cause);
   }
@@ -379,7 +390,7 @@ void Recovery::Finish(wire::Psn una, wire::Psn next, int64_t end_ns) {
   const uint32_t attempts = attempts_;
   const wire::Psn psn = attempted_;
   const uint64_t frame = episode_ ? episode_->first_frame : 0;
-  if (nak_ && !nak_->was_resent) ReportNakAlone(*nak_, 0);
+  if (nak_ && !nak_->was_resent) ReportNakAlone(*nak_);
   nak_.reset();
   Close();
   Settle();

@@ -37,7 +37,7 @@ absl::string_view NameOf(Operation operation) {
 RequestStream::RequestStream(FindingSink sink, bool is_reliable, size_t most_plot_points)
     : recovery_(sink), is_reliable_(is_reliable), plot_(most_plot_points) {}
 
-void RequestStream::Fill(PacketMark& mark, const CapturedPacket& packet) {
+void RequestStream::Fill(PacketMark& mark, const CapturedPacket& packet) const {
   mark.frame = static_cast<uint32_t>(packet.number);
   mark.time_ns = packet.time_ns;
   mark.psn = packet.packet.header.psn.value();
@@ -45,6 +45,7 @@ void RequestStream::Fill(PacketMark& mark, const CapturedPacket& packet) {
   mark.identification = packet.identification;
   mark.payload_bytes = static_cast<uint16_t>(packet.packet.payload.size());
   mark.opcode = packet.packet.header.opcode;
+  mark.is_in_turn = is_in_turn_;
   if (mark.sends < UINT8_MAX) ++mark.sends;
 }
 
@@ -64,7 +65,7 @@ void RequestStream::SetFirstPsn(wire::Psn psn) {
 
 void RequestStream::Start(wire::Psn psn) {
   is_synced_ = true;
-  first_ = next_ = una_ = asks_until_ = highest_answer_ = psn;
+  first_ = next_ = una_ = asks_until_ = highest_answer_ = expected_ = taken_until_ = psn;
   first_seen_ = {};
 }
 
@@ -108,6 +109,14 @@ uint32_t RequestStream::SpanOf(const wire::TransportHeader& header) {
   return PacketsOf(bytes, kMostMtu);
 }
 
+/// The newest READ ends here.
+void RequestStream::SetNext(wire::Psn end) {
+  for (wire::Psn* const one : {&expected_, &taken_until_, &asks_until_}) {
+    if (*one == next_) *one = end;
+  }
+  next_ = end;
+}
+
 /// The request behind a READ tells how many PSNs the READ has, if no request between was lost.
 void RequestStream::ResolveSpan(wire::Psn psn) {
   OutstandingRead* const read = reads_.Newest();
@@ -115,9 +124,23 @@ void RequestStream::ResolveSpan(wire::Psn psn) {
     if (read->first + PacketsOf(read->bytes, mtu) != psn) continue;
     read->packets = PacketsOf(read->bytes, mtu);
     read->asked_end = read->end();
-    next_ = psn;
+    SetNext(psn);
     break;
   }
+  unsure_packets_ = 0;
+}
+
+/// The path MTU is known now, if the packet shows it, and so is how many PSNs the newest READ has.
+void RequestStream::NoteMtu(const CapturedPacket& packet) {
+  const auto payload_bytes = static_cast<uint32_t>(packet.packet.payload.size());
+  const bool is_full = wire::InfoOf(packet.packet.header.opcode).Has(Info::kFullPayload);
+  if (is_full) mtu_bytes_ = payload_bytes;
+  if (payload_bytes > kMostMtu / 2) mtu_bytes_ = kMostMtu;
+  if (mtu_bytes_ == 0) return;
+  reads_.SetMtu(mtu_bytes_);
+  if (unsure_packets_ == 0) return;
+  const wire::Psn end = reads_.Newest()->end();
+  SetNext(end);
   unsure_packets_ = 0;
 }
 
@@ -134,6 +157,7 @@ void RequestStream::OnRequest(const CapturedPacket& packet) {
     if (amounts_.first_marked == 0) amounts_.first_marked = packet.number;
   }
   if (!is_synced_) Start(header.psn);
+  if (mtu_bytes_ == 0) NoteMtu(packet);
   int32_t ahead = header.psn.Since(next_);
   if (ahead > 0 && static_cast<uint32_t>(ahead) <= unsure_packets_) {
     ResolveSpan(header.psn);
@@ -145,11 +169,30 @@ void RequestStream::OnRequest(const CapturedPacket& packet) {
     ahead = 0;
   }
   if (!first_seen_.valid()) Fill(first_seen_, packet);
+  is_in_turn_ = header.psn.Since(expected_) <= 0;
   if (ahead > 0) OpenGap(next_, packet);
   ahead >= 0 ? TakeNew(packet) : TakeOld(packet);
+  if (is_in_turn_) TakeInTurn(packet);
   request_ids_.Add(packet.identification);
   last_request_ = packet.number;
+  last_request_ns_ = packet.time_ns;
   if (early_) ResolveEarlyAnswer(false);
+}
+
+void RequestStream::TakeInTurn(const CapturedPacket& packet) {
+  const wire::TransportHeader& header = packet.packet.header;
+  const bool is_read = IsAnsweredByPackets(wire::InfoOf(header.opcode));
+  const OutstandingRead* const read = is_read ? reads_.Find(header.psn) : nullptr;
+  const wire::Psn end = read != nullptr ? read->end() : header.psn + 1;
+  if (end.Since(expected_) > 0) expected_ = end;
+  const bool asks = header.ack_request || is_read;
+  if (asks && end.Since(taken_until_) > 0) taken_until_ = end;
+}
+
+/// A NAK: the responder drops what comes before this one.
+void RequestStream::SetExpected(wire::Psn psn) {
+  expected_ = psn;
+  if (taken_until_.Since(psn) > 0) taken_until_ = psn;
 }
 
 void RequestStream::TakeNew(const CapturedPacket& packet) {
@@ -157,7 +200,6 @@ void RequestStream::TakeNew(const CapturedPacket& packet) {
   const Info& info = wire::InfoOf(header.opcode);
   const uint32_t payload_bytes = static_cast<uint32_t>(packet.packet.payload.size());
   recovery_.OnNewRequest();
-  if (mtu_bytes_ == 0 && info.Has(Info::kFullPayload)) mtu_bytes_ = payload_bytes;
   if (std::optional<Violation> broken = order_.OnRequest(header, payload_bytes, mtu_bytes_)) {
     ReportViolation(packet, *broken);
   }
@@ -172,6 +214,8 @@ void RequestStream::TakeNew(const CapturedPacket& packet) {
   interval.request_bytes += payload_bytes;
   interval.most_in_flight = std::max(interval.most_in_flight, in_flight());
   Draw(packet, PlotKind::kSent, header.psn);
+  // What overtook it was sent again, from lower PSNs.
+  if (IsLate(packet)) ReportReordering(packet, last_request_, 0, LostWhat::kRequest);
 }
 
 PacketMark& RequestStream::Mark(const CapturedPacket& packet) {
@@ -288,6 +332,7 @@ void RequestStream::OnDamaged(const CapturedPacket& packet, uint32_t finding) {
   }
   if (!is_synced_) Start(header.psn);
   const int32_t ahead = header.psn.Since(next_);
+  is_in_turn_ = header.psn.Since(expected_) <= 0;
   if (ahead == 0) {
     TakeNew(packet);
   } else if (ahead > 0 || requests_.Find(header.psn) == nullptr) {
@@ -295,6 +340,7 @@ void RequestStream::OnDamaged(const CapturedPacket& packet, uint32_t finding) {
   } else {
     TakeOld(packet);
   }
+  if (is_in_turn_) TakeInTurn(packet);
   if (OutstandingRead* const read = reads_.Find(header.psn)) read->request.cause = finding;
   if (PacketMark* const mark = requests_.Find(header.psn)) mark->cause = finding;
 }

@@ -58,6 +58,11 @@ class RequestStream {
   /// `psn`: the first one that the requester will send, as its peer told it.
   void SetFirstPsn(wire::Psn psn);
   void SetMtu(uint32_t mtu_bytes) { mtu_bytes_ = mtu_bytes; }
+  /// Round trips between the point and both ends, of all connections between the two.
+  void SetRoundTrips(RoundTrip* to_responder, RoundTrip* to_requester) {
+    to_responder_ = to_responder;
+    recovery_.SetRoundTripToRequester(to_requester);
+  }
   void SetMostReads(uint32_t reads) { allowed_reads_ = reads; }
 
   void OnRequest(const CapturedPacket& packet);
@@ -114,14 +119,20 @@ class RequestStream {
     wire::Opcode opcode{};
   };
 
-  static void Fill(PacketMark& mark, const CapturedPacket& packet);
+  void Fill(PacketMark& mark, const CapturedPacket& packet) const;
   static bool IsAnsweredByPackets(const wire::OpcodeInfo& info);
   static uint32_t PacketsOf(uint32_t bytes, uint32_t mtu);
   void Start(wire::Psn psn);
   void StartEarlier(wire::Psn psn);
   bool IsRestart(int32_t ahead) const;
   uint32_t SpanOf(const wire::TransportHeader& header);
+  void SetNext(wire::Psn end);
   void ResolveSpan(wire::Psn psn);
+  void NoteMtu(const CapturedPacket& packet);
+  bool IsLate(const CapturedPacket& packet) const;
+  bool TakeLate(const CapturedPacket& packet, const PacketMark& before);
+  void TakeInTurn(const CapturedPacket& packet);
+  void SetExpected(wire::Psn psn);
   void TakeNew(const CapturedPacket& packet);
   void TakeOld(const CapturedPacket& packet);
   void TakeInGap(const CapturedPacket& packet);
@@ -156,6 +167,11 @@ class RequestStream {
   void LoseGap(const Gap& gap);
   void AddMessage(const CapturedPacket& packet, const wire::OpcodeInfo& info);
   void Keep(const CapturedPacket& packet);
+  /// Of all connections between the two ends.
+  const RoundTrip& round_trip() const {
+    return to_responder_ != nullptr ? *to_responder_ : amounts_.round_trip;
+  }
+  void AddRoundTrip(int64_t passed_ns);
   int64_t LeastRepeat(const CapturedPacket& answer);
   void TakeAcknowledge(const CapturedPacket& packet);
   void TakeNak(const CapturedPacket& packet);
@@ -164,6 +180,7 @@ class RequestStream {
   bool IsOfEarlierRound(const CapturedPacket& packet, const OutstandingRead& read) const;
   bool IsTooSoonFor(int64_t time_ns, const OutstandingRead& read) const;
   void TakeInEarlierRound(const CapturedPacket& packet, OutstandingRead& read);
+  bool IsRunBehind(const PacketMark& answer);
   bool IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const;
   void CheckReadResponse(const CapturedPacket& packet, const OutstandingRead& read);
   void Acknowledge(const CapturedPacket& packet, wire::Psn una);
@@ -184,6 +201,7 @@ class RequestStream {
   uint32_t in_flight() const { return static_cast<uint32_t>(std::max(0, next_.Since(una_))); }
 
   static constexpr int64_t kLongAgo = -1'000'000'000;
+  static constexpr int64_t kLateNs = 1'000'000;  // A packet that is later was sent again.
   static constexpr size_t kMostGaps = 32;
   static constexpr size_t kMostSkips = 16;
   static constexpr size_t kMostUnmatched = 16;
@@ -191,6 +209,7 @@ class RequestStream {
   static constexpr size_t kMostWaiting = 4096;
 
   Recovery recovery_;
+  RoundTrip* to_responder_ = nullptr;
   bool is_reliable_;
   bool is_synced_ = false;
   bool has_answers_ = false;
@@ -202,6 +221,11 @@ class RequestStream {
   wire::Psn next_;
   wire::Psn una_;
   wire::Psn asks_until_;  // Behind the newest request that asks for an answer.
+  // What a responder that gets the requests as the point sees them waits for, as go-back-N has it,
+  // and as `asks_until_`, of what it took.
+  wire::Psn expected_;
+  wire::Psn taken_until_;
+  bool is_in_turn_ = false;  // The newest request: the responder waited for it, or had it.
   uint32_t unsure_packets_ =
       0;  // So many more PSNs may the newest READ have, whose MTU is unknown.
   uint32_t mtu_bytes_ = 0;
@@ -224,12 +248,14 @@ class RequestStream {
   PacketMark last_ack_;
   int64_t last_trouble_ns_ = kLongAgo;  // When an answer last told of something missing.
   int64_t last_repeat_ns_ = kLongAgo;   // When a request last came again.
+  int64_t last_resend_ns_ = kLongAgo;   // When it did, and was no copy.
   uint32_t repeats_ = 0;                // Since the last answers.
   PacketMark last_nak_;
   uint8_t last_syndrome_ = 0;    // Of it.
   uint64_t last_rnr_frame_ = 0;  // The newest RNR NAK.
-  uint64_t last_request_ = 0;    // The frame.
-  uint64_t late_frame_ = 0;      // The newest one that came late, as a finding says.
+  uint64_t last_request_ = 0;    // The frame, and its time.
+  int64_t last_request_ns_ = 0;
+  uint64_t late_frame_ = 0;  // The newest one that came late, as a finding says.
   uint64_t progress_frame_ = 0;
   wire::Psn progress_psn_;       // Of that answer.
   wire::Psn highest_answer_;     // Behind the last PSN that was answered, in any order.

@@ -71,12 +71,17 @@ void RequestStream::TakeAnswersOf(const RequestStream& other) {
   for (const CapturedPacket& packet : other.unmatched_) OnResponse(packet);
 }
 
+void RequestStream::AddRoundTrip(int64_t passed_ns) {
+  amounts_.round_trip.Add(passed_ns);
+  if (to_responder_ != nullptr) to_responder_->Add(passed_ns);
+}
+
 /// Without identifications, each request that came again lately may have a repeated answer.
 int64_t RequestStream::LeastRepeat(const CapturedPacket& answer) {
   if (answer.time_ns - last_repeat_ns_ >= kLeastTimeoutNs) repeats_ = 0;
   if (repeats_ == 0) return kLeastProbeNs;
   // An answer that comes too soon cannot be one to a repeated request.
-  if (!amounts_.round_trip.IsTooSoon(answer.time_ns - last_repeat_ns_)) --repeats_;
+  if (!round_trip().IsTooSoon(answer.time_ns - last_repeat_ns_)) --repeats_;
   return 0;
 }
 
@@ -92,12 +97,12 @@ void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
   amounts_.least_credit_code = std::min(amounts_.least_credit_code, amounts_.credit_code);
   const PacketMark* const request = requests_.Find(header.psn);
   if (request != nullptr && request->sends == 1 && header.psn.Since(una_) >= 0) {
-    amounts_.round_trip.Add(packet.time_ns - request->time_ns);
+    AddRoundTrip(packet.time_ns - request->time_ns);
   }
   Draw(packet, PlotKind::kAcknowledged, header.psn);
   if (header.psn.Since(una_) < 0) {
     recovery_.OnRepeatedAck(header.psn);
-  } else if (!amounts_.round_trip.IsTooSoon(packet.time_ns - last_repeat_ns_)) {
+  } else if (!round_trip().IsTooSoon(packet.time_ns - last_repeat_ns_)) {
     repeats_ = 0;  // It answers what came again.
   }
   Acknowledge(packet, header.psn + 1);
@@ -123,11 +128,12 @@ void RequestStream::Acknowledge(const CapturedPacket& packet, wire::Psn una) {
   una = Reached(packet, una);
   if (una.Since(una_) <= 0) return;
   una_ = una;
+  if (una_.Since(expected_) > 0) expected_ = una_;
   last_progress_ns_ = packet.time_ns;
   progress_frame_ = packet.number;
   progress_psn_ = packet.packet.header.psn;
   CompleteMessages(packet);
-  recovery_.OnProgress(packet, una_, amounts_.round_trip);
+  recovery_.OnProgress(packet, una_, round_trip());
   if (!gaps_.empty()) DropAcknowledgedGaps();
   reads_.Prune(una_);
 }
@@ -157,6 +163,7 @@ void RequestStream::TakeNak(const CapturedPacket& packet) {
   Fill(last_nak_, packet);
   last_trouble_ns_ = packet.time_ns;
   Acknowledge(packet, header.psn);
+  if (header.psn.Since(una_) >= 0) SetExpected(header.psn);
   if (header.psn.Since(highest_answer_) >= 0) {
     highest_answer_ = header.psn + 1;
     Fill(highest_mark_, packet);
@@ -183,13 +190,7 @@ void RequestStream::TakeNak(const CapturedPacket& packet) {
 
 void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   const wire::TransportHeader& header = packet.packet.header;
-  const Info& info = wire::InfoOf(header.opcode);
-  if (mtu_bytes_ == 0 && info.Has(Info::kFullPayload)) {
-    mtu_bytes_ = static_cast<uint32_t>(packet.packet.payload.size());
-    reads_.SetMtu(mtu_bytes_);
-    if (unsure_packets_ != 0) next_ = reads_.Newest()->end();
-    unsure_packets_ = 0;
-  }
+  if (mtu_bytes_ == 0) NoteMtu(packet);
   OutstandingRead* const read = reads_.Find(header.psn);
   if (read == nullptr) return;
   const PacketMark* const before = responses_.Find(header.psn);
@@ -205,7 +206,7 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
   }
   CheckReadResponse(packet, *read);
   if (read->request.sends == 1 && header.psn == read->first && before == nullptr) {
-    amounts_.round_trip.Add(packet.time_ns - read->request.time_ns);
+    AddRoundTrip(packet.time_ns - read->request.time_ns);
   }
   amounts_.timeline.At(packet.time_ns).response_bytes += packet.packet.payload.size();
   Draw(packet, PlotKind::kResponse, header.psn);
@@ -236,7 +237,7 @@ bool RequestStream::IsOfEarlierRound(const CapturedPacket& packet,
 /// An answer to what was asked for last cannot come so soon.
 bool RequestStream::IsTooSoonFor(int64_t time_ns, const OutstandingRead& read) const {
   return read.has_earlier && read.request.sends > 1 && !read.is_atomic &&
-         amounts_.round_trip.IsTooSoon(time_ns - read.asked_ns);
+         round_trip().IsTooSoon(time_ns - read.asked_ns);
 }
 
 /// What is missing in it leaves a gap, and has been asked for again already.
@@ -248,13 +249,20 @@ void RequestStream::TakeInEarlierRound(const CapturedPacket& packet, Outstanding
     // the first time and the last.
     const bool is_run = psn == read.behind_late;
     read.behind_late = psn + 1;
-    if (is_run) return;
+    const PacketMark* const mark = responses_.Find(psn);
+    if (is_run || read.earlier_frame == 0 || mark == nullptr || mark->sends > 1) return;
     ReportReordering(packet, read.earlier_frame, 0, LostWhat::kResponse);
     recovery_.OnLateAnswer(psn);
     return;
   }
-  if (ahead == 0 && recovery_.OnLateAnswer(psn) && read.passed_over.valid()) {
-    ReportReordering(packet, read.passed_over.frame, 0, LostWhat::kResponse);
+  if (ahead == 0) {
+    const PacketMark* const mark = responses_.Find(psn);
+    const bool is_alone = mark != nullptr && mark->sends == 1 && highest_answer_.Since(psn) > 1;
+    const bool was_missing = recovery_.OnLateAnswer(psn) && read.passed_over.valid();
+    const PacketMark& overtaker = read.passed_over.valid() ? read.passed_over : highest_mark_;
+    if (was_missing || is_alone) {
+      ReportReordering(packet, overtaker.frame, 0, LostWhat::kResponse);
+    }
   }
   if (ahead > 0) {
     recovery_.OnMissingAnswers(read.earlier, static_cast<uint32_t>(ahead));
@@ -275,6 +283,13 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
     recovery_.OnLateAnswer(psn);
     read.passed_over = {};
   }
+  // It is one to the time before, which was missing.
+  const bool is_too_soon =
+      read.request.sends > 1 && round_trip().IsTooSoon(packet.time_ns - read.asked_ns);
+  if (ahead == 0 && is_too_soon && highest_mark_.valid() && recovery_.HoldsForLost(psn)) {
+    recovery_.OnLateAnswer(psn);
+    ReportReordering(packet, highest_mark_.frame, 0, LostWhat::kResponse);
+  }
   // Answers come in the order of requests.
   const bool was_overtaken = ahead == 0 && read.request.sends == 1 && !read.overtaker.valid() &&
                              highest_answer_.Since(psn) > 1 &&
@@ -286,10 +301,10 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
     read.reordering = 0;
   }
   if (ahead == 0) {
-    // An answer that was asked for again is not late.
-    const bool is_late = response_ids_.rises()
-                             ? IsBefore(packet.identification, read.overtaker.identification)
-                             : read.request.sends == 1;
+    const bool is_late =
+        response_ids_.rises()
+            ? IsBefore(packet.identification, read.overtaker.identification)
+            : read.request.sends == 1 || (mark.sends == 1 && IsRunBehind(read.overtaker));
     if (read.overtaker.valid() && is_late) {
       read.reordering =
           ReportReordering(packet, read.overtaker.frame, read.reordering, LostWhat::kResponse);
@@ -314,12 +329,18 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
   amounts_.messages[static_cast<size_t>(operation)].latency.Add(packet.time_ns - read.time_ns);
 }
 
+/// The answer and the one behind it came in order: both are of one round.
+bool RequestStream::IsRunBehind(const PacketMark& answer) {
+  const PacketMark* const next = responses_.Find(wire::Psn(answer.psn) + 1);
+  return next != nullptr && next->frame > answer.frame;
+}
+
 /// It answers the READ or atomic before it was asked again: the answer to that cannot come so soon.
 bool RequestStream::IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const {
   if (!read.passed_over.valid()) return false;
   if (response_ids_.rises())
     return IsBefore(packet.identification, read.passed_over.identification);
-  return amounts_.round_trip.IsTooSoon(packet.time_ns - read.asked_ns);
+  return round_trip().IsTooSoon(packet.time_ns - read.asked_ns);
 }
 
 /// docs/protocol/transport.md, section 3.2: a FIRST or MIDDLE has the path MTU, the last packet
@@ -394,7 +415,8 @@ uint32_t RequestStream::ReportReordering(const CapturedPacket& packet, uint64_t 
 }
 
 void RequestStream::NoteLate(const CapturedPacket& packet, uint32_t finding) {
-  Mark(packet).cause = finding;
+  OutstandingRead* const read = reads_.Find(packet.packet.header.psn);
+  (read != nullptr ? read->request : Mark(packet)).cause = finding;
   recovery_.OnLateRequest(packet, finding);
 }
 

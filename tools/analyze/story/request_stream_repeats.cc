@@ -16,8 +16,6 @@ namespace {
 
 using Info = wire::OpcodeInfo;
 
-constexpr int64_t kLateNs = 1'000'000;  // A packet that is later was sent again.
-
 }  // namespace
 
 void RequestStream::OpenGap(wire::Psn from, const CapturedPacket& packet) {
@@ -101,6 +99,7 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
       return ReportDuplicate(packet, mark->frame, LostWhat::kRequest);
     }
     if (!is_reliable_) return;
+    if (IsLate(packet)) return static_cast<void>(TakeLate(packet, *mark));
     ResendFacts facts = FactsOf(packet);
     facts.original = *mark;
     facts.last_event_ns = std::max(last_progress_ns_, mark->time_ns);
@@ -111,6 +110,23 @@ void RequestStream::TakeOld(const CapturedPacket& packet) {
   if (GapOf(psn) != nullptr) TakeInGap(packet);
 }
 
+/// It was sent before one that came before it.
+bool RequestStream::IsLate(const CapturedPacket& packet) const {
+  return request_ids_.IsLate(packet.identification) && packet.time_ns - last_request_ns_ < kLateNs;
+}
+
+/// `before`: the one with its PSN that came sooner. True: that one was sent later.
+bool RequestStream::TakeLate(const CapturedPacket& packet, const PacketMark& before) {
+  const PacketMark newest = before;
+  ReportReordering(packet, last_request_, 0, LostWhat::kRequest);
+  recovery_.OnLateOriginal(packet.packet.header.psn);
+  const bool is_older = IsBefore(packet.identification, newest.identification);
+  if (PacketMark* const mark = requests_.Find(packet.packet.header.psn); mark && is_older) {
+    *mark = newest;
+  }
+  return is_older;
+}
+
 void RequestStream::NoteRepeat(const CapturedPacket& packet) {
   last_repeat_ns_ = packet.time_ns;
   ++repeats_;
@@ -119,8 +135,10 @@ void RequestStream::NoteRepeat(const CapturedPacket& packet) {
 /// Sooner than this after it was sent, the packet was not sent again: no answer has told of
 /// anything missing lately, and requesters wait longer for one before they probe.
 int64_t RequestStream::LeastResend(const PacketMark& mark) const {
-  const bool is_quiet = mark.frame == last_request_ ||
-                        (has_answers_ && mark.time_ns - last_trouble_ns_ > kLeastTimeoutNs);
+  const bool is_quiet =
+      (mark.frame == last_request_ && mark.cause == 0) ||
+      (has_answers_ &&
+       mark.time_ns - std::max(last_trouble_ns_, last_resend_ns_) > kLeastTimeoutNs);
   const int64_t least = amounts_.round_trip.least_ns;
   const bool has_identification = mark.identification != 0 && !request_ids_.is_constant();
   if (least == 0 && has_identification) return 0;  // See IsCopy.
@@ -152,6 +170,8 @@ void RequestStream::TakeInGap(const CapturedPacket& packet) {
   if (IsAnsweredByPackets(wire::InfoOf(packet.packet.header.opcode))) {
     for (uint32_t i = 0; i < span && GapOf(psn + i) != nullptr; ++i) FillGap(psn + i);
     AddRead(packet, span);
+    const PacketMark* const mark = is_late ? requests_.Find(psn) : nullptr;
+    if (mark != nullptr) reads_.Newest()->request.cause = mark->cause;
     return;
   }
   FillGap(psn);
@@ -181,6 +201,7 @@ ResendFacts RequestStream::FactsOf(const CapturedPacket& packet) {
   facts.hears_responses = has_answers_;
   facts.is_oldest = facts.psn.Since(una_) <= 0;
   facts.waits = asks_until_.Since(una_) > 0;
+  facts.is_useless = facts.waits && taken_until_.Since(una_) <= 0;
   facts.knows_order = request_ids_.rises();
   const OutstandingRead* const read = reads_.Find(facts.psn);
   facts.end = read != nullptr ? read->end() : facts.psn + 1;
@@ -255,6 +276,8 @@ void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead&
       IsCopy(read.request, packet, request_ids_, LeastResend(read.request))) {
     return ReportDuplicate(packet, read.request.frame, LostWhat::kRequest);
   }
+  const bool is_late = IsLate(packet);
+  if (is_late && TakeLate(packet, read.request)) return;
   const uint32_t bytes = packet.packet.header.reth.length_bytes;
   const wire::Psn asked_end = mtu_bytes_ == 0 ? read.end() : psn + PacketsOf(bytes, mtu_bytes_);
   ResendFacts facts = FactsOf(packet, read, asked_end);
@@ -263,8 +286,8 @@ void RequestStream::TakeReadAgain(const CapturedPacket& packet, OutstandingRead&
     facts.gap = static_cast<uint32_t>(missing.size());
     facts.gap_span = static_cast<uint32_t>(missing.back().Since(psn)) + 1;
   }
-  Resend(packet, facts);
-  if (facts.response && !facts.was_asked_again) {
+  if (!is_late) Resend(packet, facts);
+  if (!is_late && facts.response && !facts.was_asked_again) {
     for (const wire::Psn at : missing) recovery_.OnMissingAnswers(at, 1);
   }
   AskAgain(packet, facts, asked_end, read);
@@ -280,7 +303,7 @@ void RequestStream::AskAgain(const CapturedPacket& packet, const ResendFacts& fa
   // What was asked for before may still come behind what was asked for last.
   const bool has_begun = read.arrived != read.asked;
   if (!read.has_earlier || has_begun) read.earlier = read.arrived;
-  read.has_earlier = read.earlier != read.end();
+  read.has_earlier = true;
   if (read.overtaker.valid()) read.earlier_frame = read.overtaker.frame;
   if (!facts.is_piece) read.arrived = facts.psn;
   if (!is_soon || read.request.sends == 2) read.asked_ns = packet.time_ns;
@@ -315,6 +338,7 @@ void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
                               facts.original->payload_bytes, " bytes")});
   }
   Draw(packet, PlotKind::kResent, facts.psn);
+  last_resend_ns_ = packet.time_ns;
   uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);
   const int64_t begin_ns = recovery_.RoundBegin(packet.time_ns);
   while (skipped != 0 && WasSeenSince(facts.psn - skipped, begin_ns)) --skipped;
@@ -323,7 +347,6 @@ void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
   if (const std::optional<Gap> skip = std::exchange(skip_, std::nullopt)) {
     facts.skipped_by = skip->frame;
     facts.skipped_ns = skip->time_ns;
-    facts.skipped_id = skip->identification;
   }
   if (skipped != 0) Skip(packet, facts, skipped);
   recovery_.OnResend(packet, facts);
@@ -373,7 +396,7 @@ void RequestStream::LoseSkipped(const Gap& skip, wire::Psn again, uint32_t span)
 /// missing, or behind the NAK.
 bool RequestStream::IsTooSoon(const CapturedPacket& packet, int64_t shown_ns) const {
   const int64_t refused_ns = recovery_.RefusalOf(packet.packet.header.psn);
-  const int64_t passed = packet.time_ns - (refused_ns != 0 ? refused_ns : shown_ns);
+  const int64_t passed = packet.time_ns - std::max(refused_ns, shown_ns);
   return recovery_.IsTooSoonToRepair(passed);
 }
 
