@@ -60,7 +60,7 @@ void RcQueuePair::EnterError() {
   responder_.Flush();
 }
 
-void RcQueuePair::Settle() {
+void RcQueuePair::SettleChange() {
   const bool failed = requester_.failed() || responder_.failed();
   if (failed && state_ != QpState::kErr) return EnterError();
   if (state_ == QpState::kSqd && !drain_announced_ && !requester_.busy()) {

@@ -165,8 +165,13 @@ class RcQueuePair {
   }
   void Reset();
   void EnterError();
-  /// Changes the state, or raises events, when a half has failed or drained.
-  void Settle();
+  /// Changes the state, or raises events, when a half has failed or drained. After each packet.
+  void Settle() {
+    if (requester_.failed() || responder_.failed() || state_ == QpState::kSqd) [[unlikely]] {
+      SettleChange();
+    }
+  }
+  void SettleChange();
 
   QueuePairCounters counters_;
   EventSet events_;

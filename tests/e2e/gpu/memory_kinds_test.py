@@ -57,7 +57,8 @@ class MemoryKindsTest(unittest.TestCase):
 
     def test_lost_packets(self):
         self.check(WireLab("--fault", "uroce0:drop=0.002,reorder=0.01",
-                           "--fault", "uroce1:drop=0.002,reorder=0.01"), "--only", "device")
+                           "--fault", "uroce1:drop=0.002,reorder=0.01"),
+                   "--only", "device", "--lossy")
 
     def test_programs_with_a_driver_find_what_tells_them_that_adapters_reach_its_memory(self):
         """NCCL and UCX from 1.18 on look for the first, older ones for the second alone."""

@@ -123,8 +123,8 @@ class SegmentedTest(UdpPort, unittest.TestCase):
     def check_cable(self, version):
         path = f"{self.lab.directory}/cable{version}.pcap"
         tcpdump = Process(self.lab.a.namespace.command(
-            ["tcpdump", "-i", "eth0", "-s", 0, "-B", 65536, "--immediate-mode", "-Z", "root", "-c",
-             3000, "-w", path, "udp", "port", "4791"]))
+            ["tcpdump", "-i", "eth0", "-s", 0, "-B", 262144, "-Z", "root", "-c", 3000, "-w", path,
+             "udp", "port", "4791"]))
         self.addCleanup(tcpdump.kill)
         wait_until(lambda: "listening on" in tcpdump.output(), "tcpdump")
         perftest(self.lab, "ib_write_bw", "-s", 65536, "-n", 200, version=version)

@@ -62,8 +62,8 @@ class OnTheWire:
     @classmethod
     def record(cls):
         tcpdump = Process(cls.lab.a.namespace.command(
-            ["tcpdump", "-i", "eth0", "-s", "0", "-B", "65536", "--immediate-mode", "-Z", "root",
-             "-w", cls.tcpdump_file, "udp", "port", "4791"]))
+            ["tcpdump", "-i", "eth0", "-s", 0, "-B", 262144, "-Z", "root", "-w", cls.tcpdump_file,
+             "udp", "port", "4791"]))
         capture = start_capture(cls.lab.a, cls.uroce_file, "udp", "port", "4791")
         try:
             wait_until(lambda: "listening on" in tcpdump.output(), "tcpdump")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests every kind of memory of a program with a GPU, under `uroce run`: each cell by content.
-// Usage: memory_kinds [--devices A,B] [--json FILE] [--only host|device]
+// Usage: memory_kinds [--devices A,B] [--json FILE] [--only host|device] [--lossy]
+// --lossy: the network loses packets, among them the only answer to a request that is refused.
 // Exit status 1: a cell is wrong. 2: something is missing, and no cell was tested. 3: no GPU.
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,7 @@ struct Options {
   const char* json = nullptr;
   std::string only;
   bool exports = false;
+  bool is_lossy = false;
 };
 
 bool Parse(int argc, char** argv, Options& options) {
@@ -28,6 +30,10 @@ bool Parse(int argc, char** argv, Options& options) {
     const char* const value = i + 1 < argc ? argv[i + 1] : nullptr;
     if (flag == "--export") {
       options.exports = true;
+      continue;
+    }
+    if (flag == "--lossy") {
+      options.is_lossy = true;
       continue;
     }
     if (value == nullptr) return false;
@@ -50,7 +56,7 @@ int Run(const Options& options, const char* self) {
   Network network(options.devices[0].c_str(), options.devices[1].c_str());
   const Peer peer(network, kPeerBytes);
   Table table;
-  Bench bench{network, table, peer};
+  Bench bench{network, table, peer, options.is_lossy};
   if (options.only != "device") TestHostMemory(bench);
   if (options.only != "host") TestDeviceMemory(bench, self);
   table.PrintText();
@@ -66,7 +72,8 @@ int Run(const Options& options, const char* self) {
 int Main(int argc, char** argv) {
   Options options;
   if (!Parse(argc, argv, options)) {
-    std::fprintf(stderr, "usage: memory_kinds [--devices A,B] [--json FILE] [--only PART]\n");
+    std::fprintf(stderr,
+                 "usage: memory_kinds [--devices A,B] [--json FILE] [--only PART] [--lossy]\n");
     return 2;
   }
   const std::string missing = LoadApi();

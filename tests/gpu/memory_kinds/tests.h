@@ -29,7 +29,8 @@ struct Bench {
   Network& network;
   Table& table;
   const Peer& peer;
-  uint64_t number = 0;  ///< Of the newest pattern.
+  bool is_lossy = false;  ///< The network loses packets.
+  uint64_t number = 0;    ///< Of the newest pattern.
 
   Bytes NextPattern(size_t length) { return Pattern(length, ++number); }
 };
