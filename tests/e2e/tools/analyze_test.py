@@ -20,6 +20,8 @@ DATAGRAMS = (("ib_send_bw", "-s", 1024), ("ib_send_lat", "-s", 64))
 
 
 class HealthyTest(unittest.TestCase):
+    maxDiff = None  # Of a failure, all findings are shown.
+
     @classmethod
     def setUpClass(cls):
         cls.lab = WireLab()
@@ -34,14 +36,16 @@ class HealthyTest(unittest.TestCase):
                     perftest(self.lab, *command, "-n", 50)
                 status, output = run_status([UROCE, "analyze", "--check", "note", "--json", path])
                 report = json.loads(output)
-                self.assertEqual((status, report["findings"]), (0, []), output[-2000:])
+                self.assertEqual((status, report["findings"]), (0, []))
                 self.assertGreater(report["totals"]["roce"], 50)
 
     def test_reliable_connections(self):
-        self.is_healthy(*((tool, *shape) for tool in RELIABLE
+        """They wait 4 s before they send again: the machine may have much else to do."""
+        patient = ("-u", 20)
+        self.is_healthy(*((tool, *patient, *shape) for tool in RELIABLE
                           for shape in SHAPES[tool.rsplit("_", 1)[1]]
                           if "atomic" not in tool or "-s" not in shape),  # Of 8 bytes only.
-                        ("ib_atomic_bw", "-q", 4), ("ib_atomic_bw", "-b"))
+                        ("ib_atomic_bw", *patient, "-q", 4), ("ib_atomic_bw", *patient, "-b"))
 
     def test_unreliable_connections(self):
         self.is_healthy(*((tool, "-c", "UC", *shape) for tool in RELIABLE[:4]
