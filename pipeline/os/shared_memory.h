@@ -63,7 +63,8 @@ class MappingGuard {
 
   /// The mapping is replaced from its start on in pieces of so many bytes.
   static constexpr size_t kPieceBytes = 64 << 10;
-  /// Of a mapping, and of all: each may cost the process two mappings. Then the whole is replaced.
+  /// Pieces of one mapping, and of all: each may cost the process two mappings. A mapping that has
+  /// as many is replaced as a whole.
   static constexpr uint32_t kMostPieces = 512;
   static constexpr uint32_t kMostPiecesOfAll = 1024;
 

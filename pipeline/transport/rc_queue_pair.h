@@ -165,7 +165,7 @@ class RcQueuePair {
   }
   void Reset();
   void EnterError();
-  /// Changes the state, or raises events, when a half has failed or drained. After each packet.
+  /// Changes the state, or raises events, when a half has failed or drained. Each packet calls it.
   void Settle() {
     if (requester_.failed() || responder_.failed() || state_ == QpState::kSqd) [[unlikely]] {
       SettleChange();

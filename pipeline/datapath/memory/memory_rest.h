@@ -18,10 +18,10 @@ namespace uroce::datapath {
 /// as long for each moment of waiting. Any thread.
 class MemoryRest {
  public:
-  /// How much longer than the wait the first rest is, and any.
+  /// A first rest is so many times as long as the wait, and any rest at most so many times.
   static constexpr int kTimesAsLong = 100;
   static constexpr int kMostTimes = 10'000;
-  /// What a wait soon after a rest multiplies that by. Soon: ten times as long as that rest.
+  /// A wait soon after a rest multiplies that by it. Soon: within this many times that rest.
   static constexpr int kGrowth = 10;
 
   /// Whether workers leave the memory to helpers.

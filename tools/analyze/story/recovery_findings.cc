@@ -99,7 +99,7 @@ std::vector<Recovery::Lost> Recovery::LostIn(const Episode& episode) const {
     one.may_be_late = one.what == LostWhat::kRequest && one.side == LostSide::kResponder;
     // So may an answer that the requester asked for again because a later one came.
     if (episode.trigger == Trigger::kImplied) one.may_be_late = true;
-    // Or because it did not come soon.
+    // A requester also probes for an answer that only came late.
     if (episode.trigger == Trigger::kProbe) one.may_be_late |= one.what == LostWhat::kResponse;
   }
   if (!is_timeout || lost.empty() || lost[0].what != LostWhat::kNone) return lost;
