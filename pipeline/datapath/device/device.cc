@@ -196,10 +196,9 @@ uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
   uint16_t count = queue_ ? port_->ReceiveBurst(*queue_, frames, most, now) : 0;
   if (may_lag_) [[unlikely]]
     NoteLag(now);
-  const uint64_t bytes = TotalBytes({frames, count});
   if (count != 0) {
     Count(counters_.port_rcv_packets, count);
-    Count(counters_.port_rcv_bytes, bytes);
+    Count(counters_.port_rcv_bytes, TotalBytes({frames, count}));
   }
   if (own_count_ != 0) count += ReceiveOwn(frames + count);
   return count;

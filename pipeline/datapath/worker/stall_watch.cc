@@ -19,12 +19,19 @@ int64_t Switches() {
 
 }  // namespace
 
-void StallWatch::MeasureFor(Nanos span) {
-  measures_ = true;
-  measures_until_ = std::max(measures_until_, time_.now() + span);
+void StallWatch::AfterSleep() { switches_ = Switches(); }
+
+bool StallWatch::HasWaited() {
+  const int64_t before = std::exchange(switches_, Switches());
+  return switches_ != before;
 }
 
-// A worker sleeps between turns.
+void StallWatch::OnLong(Nanos took, Nanos now) {
+  if (!HasWaited()) return;
+  measures_ = true;
+  measures_until_ = std::max(measures_until_, now + took * MemoryRest::kTimesAsLong);
+}
+
 void StallWatch::Begin() {
   if (turn_ != time_.number()) {
     turn_ = time_.number();
@@ -37,8 +44,7 @@ void StallWatch::End(MemoryRest* rest) {
   const Nanos now = time_.ReadClock();
   if (now - begin_ < kLong) [[likely]]
     return;
-  const int64_t before = std::exchange(switches_, Switches());
-  if (switches_ != before && rest != nullptr) rest->Begin(now, now - begin_);
+  if (HasWaited() && rest != nullptr) rest->Begin(now, now - begin_);
 }
 
 }  // namespace uroce::datapath

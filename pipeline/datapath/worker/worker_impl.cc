@@ -256,6 +256,7 @@ void Worker::Impl::Sleep() {
     const bool measures = MeasuresWaits();
     const Nanos before = measures ? run_delay.Read() : Nanos(0);
     sleep.Sleep(SleepLimit());
+    stalls.AfterSleep();
     if (measures) waited_in_sleep = run_delay.Read() - before;
     if (config.grace != nullptr) config.grace->Enter(config.index);
   } else {

@@ -97,12 +97,16 @@ class WorkerRestTest : public testing::Test {
     EXPECT_TRUE(bed_.RunUntil([&] { return endpoint.PollSend(cqe); }));
     return cqe.status;
   }
-  /// The worker begins to measure, and waits for the page once.
-  void WaitForThePage(Endpoint& endpoint) {
-    Post(endpoint, kWrite, own_, other_);
-    EXPECT_TRUE(bed_.Turn());
-    bed_.Turn(Nanos(3'000'000));
+  /// A turn with a WRITE, after which the next one begins late.
+  void LongTurn(Endpoint& endpoint, const MemoryRegion& remote) {
+    Post(endpoint, kWrite, own_, remote);
     EXPECT_EQ(Complete(endpoint), 0u);
+    bed_.Turn(Nanos(3'000'000));
+  }
+  /// The worker waits for the page, begins to measure, and waits for the page once more.
+  void WaitForThePage(Endpoint& endpoint) {
+    LongTurn(endpoint, *late_);
+    EXPECT_FALSE(bed_.session->rest()->is_on()) << "the worker measured before";
     pages_.Drop();
     Post(endpoint, kWrite, own_, *late_);
     EXPECT_EQ(Complete(endpoint), 0u);
@@ -192,17 +196,37 @@ TEST_F(WorkerRestTest, TheWorkerAccessesTheMemoryItselfOnceTheRestIsOver) {
   EXPECT_EQ(bed_.session->copies_begun(), begun);
 }
 
-// A worker that loses its CPU for long, or is late for another reason, blames no program.
-TEST_F(WorkerRestTest, ALongTurnAloneIsNoReason) {
+// A worker that loses its CPU for long, or is late for another reason, blames no program, and does
+// not begin to measure.
+TEST_F(WorkerRestTest, ALongTurnInWhichTheWorkerWaitedForNothingIsNoReason) {
   auto [a, b] = bed_.AddPair();
-  for (int i = 0; i < 10; ++i) {
-    Post(*a, kWrite, own_, *late_);
-    bed_.Turn();
-    bed_.Turn(Nanos(3'000'000));
-    EXPECT_EQ(Complete(*a), 0u);
-    if (i == 0) bed_.session->rest()->EndIfOver(kNever);  // The page may have come late.
-  }
+  LongTurn(*a, *late_);  // The worker waits for the page.
+  bed_.Turn(StallWatch::kLong * MemoryRest::kTimesAsLong * 10);
+  for (int i = 0; i < 10; ++i) LongTurn(*a, *late_);
+  pages_.Drop();
+  Post(*a, kWrite, own_, *late_);
+  EXPECT_EQ(Complete(*a), 0u);
   EXPECT_FALSE(bed_.session->rest()->is_on());
+}
+
+TEST(StallWatchTest, MeasuresAfterALongTurnInWhichTheThreadWaited) {
+  TurnTime time;
+  StallWatch watch(time);
+  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  wait();
+  watch.AfterSleep();
+  watch.OnTurn(StallWatch::kLong, time.now());
+  EXPECT_FALSE(watch.measures()) << "a sleep between two turns is no wait in a turn";
+  wait();
+  watch.OnTurn(StallWatch::kLong - Nanos(1), time.now());
+  EXPECT_FALSE(watch.measures()) << "the turn was not long";
+  watch.OnTurn(StallWatch::kLong, time.now());
+  EXPECT_TRUE(watch.measures());
+  const Nanos later = time.now() + StallWatch::kLong * MemoryRest::kTimesAsLong;
+  watch.OnTurn(Nanos(1), later);
+  EXPECT_FALSE(watch.measures());
+  watch.OnTurn(StallWatch::kLong, later);
+  EXPECT_FALSE(watch.measures()) << "it had waited in another turn";
 }
 
 }  // namespace

@@ -4,10 +4,12 @@ import contextlib
 import re
 import signal
 import subprocess
+import time
 
 from labs.process import Failed, Process, wait_until
 
-ANSWERS = 20  # Of tcpdump, about its packets.
+# The kernel gives tcpdump a block of packets that is not full after one second.
+LATEST_PACKET_S = 3
 
 
 def start_capture(host, path, *arguments):
@@ -26,24 +28,35 @@ def stop_capture(capture):
 def stop_complete_capture(tcpdump):
     """Ends a tcpdump that writes to a file once it has had all packets of programs that have ended;
     fails if it lost some."""
-    wait_until(lambda: _had_all(tcpdump), "tcpdump to have had all packets")
+    _wait_for_all(tcpdump)
     tcpdump.stop(60)
     if "\n0 packets dropped by kernel" not in tcpdump.output():
         raise Failed(tcpdump.describe())
 
 
-def _had_all(tcpdump):
-    """As of what it said last: SIGUSR1 has it say how many packets it had and how many there are.
-    The daemon itself may send some more. The kernel also counts packets that came before tcpdump
-    had set its filter, which tcpdump throws away: when it has answered several times without
-    another packet, it had all."""
-    tcpdump.signal(signal.SIGUSR1)
-    counts = re.findall(r"(\d+) packets? captured, (\d+) packets? received by filter",
-                        tcpdump.output())
-    if not counts or counts[-1][0] == "0":
-        return False
-    return counts[-1][0] == counts[-1][1] or (
-        len(counts) > ANSWERS and len(set(counts[-ANSWERS:])) == 1)
+def _wait_for_all(tcpdump):
+    """As of what it says: SIGUSR1 has it say how many packets it had and how many there are. The
+    daemon itself may send some more. The kernel also counts packets that came before tcpdump had
+    set its filter, which tcpdump throws away: once it has had no other packet for long, it had
+    all."""
+    answers = 0
+    had = None
+    since = time.monotonic()
+
+    def had_all():
+        nonlocal answers, had, since
+        tcpdump.signal(signal.SIGUSR1)
+        counts = re.findall(r"(\d+) packets? captured, (\d+) packets? received by filter",
+                            tcpdump.output())
+        if len(counts) == answers or counts[-1][0] == "0":
+            return False
+        answers = len(counts)
+        if counts[-1] != had:
+            had = counts[-1]
+            since = time.monotonic()
+        return had[0] == had[1] or time.monotonic() - since > LATEST_PACKET_S
+
+    wait_until(had_all, "tcpdump to have had all packets")
 
 
 @contextlib.contextmanager
