@@ -1,137 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/analyze/report_json.h"
 
+#include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "tools/analyze/json_text.h"
 #include "tools/analyze/story/words.h"
 
 namespace uroce::tools::analyze {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::array<const char*, 3> kWhats = {"", "request", "response"};
 constexpr std::array<const char*, 4> kSides = {"", "requester", "responder", "between"};
 constexpr std::array<const char*, kPlotKindCount> kPlots = {
     "sent", "resent", "acknowledged", "response", "nak", "rnr_nak", "cnp", "missing"};
 
-json JsonOfLatency(const LatencyHistogram& latency) {
-  json histogram = json::array();
-  latency.Each([&](uint64_t upper, uint64_t count) { histogram.push_back({upper, count}); });
-  return {{"count", latency.count()},          {"least_ns", latency.least()},
-          {"median_ns", latency.Quantile(.5)}, {"p99_ns", latency.Quantile(.99)},
-          {"most_ns", latency.most()},         {"histogram", std::move(histogram)}};
+void WriteLatency(const LatencyHistogram& latency, JsonText& out) {
+  out.Name("latency").Open('{');
+  out.Member("count", latency.count()).Member("least_ns", latency.least());
+  out.Member("median_ns", latency.Quantile(.5)).Member("p99_ns", latency.Quantile(.99));
+  out.Member("most_ns", latency.most()).Name("histogram").Open('[');
+  latency.Each(
+      [&](uint64_t upper, uint64_t count) { out.Open('[').Value(upper).Value(count).Close(']'); });
+  out.Close(']').Close('}');
 }
 
-json JsonOfMessages(const StreamAmounts& amounts) {
-  json list = json::array();
+void WriteMessages(const StreamAmounts& amounts, JsonText& out) {
+  out.Name("messages").Open('[');
   for (size_t i = 0; i < kOperationCount; ++i) {
     const MessageAmount& messages = amounts.messages[i];
     if (messages.messages == 0) continue;
-    list.push_back({{"operation", std::string(NameOf(static_cast<Operation>(i)))},
-                    {"messages", messages.messages},
-                    {"bytes", messages.bytes},
-                    {"least_bytes", messages.least_bytes},
-                    {"most_bytes", messages.most_bytes},
-                    {"latency", JsonOfLatency(messages.latency)}});
+    out.Open('{').Member("operation", NameOf(static_cast<Operation>(i)));
+    out.Member("messages", messages.messages).Member("bytes", messages.bytes);
+    out.Member("least_bytes", messages.least_bytes).Member("most_bytes", messages.most_bytes);
+    WriteLatency(messages.latency, out);
+    out.Close('}');
   }
-  return list;
+  out.Close(']');
 }
 
-json JsonOfTimeline(const Timeline& timeline, int64_t origin_ns) {
-  json columns = {{"start_ns", timeline.start_ns() - origin_ns},
-                  {"interval_ns", timeline.interval_ns()},
-                  {"request_bytes", json::array()},
-                  {"response_bytes", json::array()},
-                  {"resent_bytes", json::array()},
-                  {"in_flight", json::array()},
-                  {"cnps", json::array()},
-                  {"marked", json::array()}};
-  for (const Interval& interval : timeline.intervals()) {
-    columns["request_bytes"].push_back(interval.request_bytes);
-    columns["response_bytes"].push_back(interval.response_bytes);
-    columns["resent_bytes"].push_back(interval.resent_bytes);
-    columns["in_flight"].push_back(interval.most_in_flight);
-    columns["cnps"].push_back(interval.cnps);
-    columns["marked"].push_back(interval.marked);
-  }
-  return columns;
+void WriteTimeline(const Timeline& timeline, int64_t origin_ns, JsonText& out) {
+  out.Name("timeline").Open('{').Member("start_ns", timeline.start_ns() - origin_ns);
+  out.Member("interval_ns", timeline.interval_ns());
+  const auto column = [&](absl::string_view name, auto member) {
+    out.Name(name).Open('[');
+    for (const Interval& interval : timeline.intervals()) out.Value(interval.*member);
+    out.Close(']');
+  };
+  column("request_bytes", &Interval::request_bytes);
+  column("response_bytes", &Interval::response_bytes);
+  column("resent_bytes", &Interval::resent_bytes);
+  column("in_flight", &Interval::most_in_flight);
+  column("cnps", &Interval::cnps);
+  column("marked", &Interval::marked);
+  out.Close('}');
 }
 
 /// Each point is [time, PSNs since the first, frame].
-json JsonOfPlot(const Plot& plot, int64_t origin_ns) {
-  json kinds = json::object();
+void WritePlot(const Plot& plot, int64_t origin_ns, JsonText& out) {
+  out.Name("plot").Open('{');
   for (size_t i = 0; i < kPlotKindCount; ++i) {
     const auto kind = static_cast<PlotKind>(i);
     if (plot.points(kind).empty()) continue;
-    json points = json::array();
+    out.Name(kPlots[i]).Open('{').Member("every", plot.stride(kind)).Name("points").Open('[');
     for (const PlotPoint& point : plot.points(kind)) {
-      points.push_back({point.time_ns - origin_ns, point.offset, point.frame});
+      out.Open('[').Value(point.time_ns - origin_ns).Value(point.offset).Value(point.frame);
+      out.Close(']');
     }
-    kinds[kPlots[i]] = {{"every", plot.stride(kind)}, {"points", std::move(points)}};
+    out.Close(']').Close('}');
   }
-  return kinds;
+  out.Close('}');
 }
 
-json JsonOfStream(const RequestStream& stream, size_t end, int64_t origin_ns) {
+void WriteStream(const RequestStream& stream, size_t end, int64_t origin_ns, JsonText& out) {
   const StreamAmounts& amounts = stream.amounts();
-  json one = {{"end", end},
-              {"requests", amounts.requests},
-              {"responses", amounts.responses},
-              {"request_bytes", amounts.request_bytes},
-              {"response_bytes", amounts.response_bytes},
-              {"resent_packets", stream.recovery().resent_packets()},
-              {"resent_bytes", stream.recovery().resent_bytes()},
-              {"sequence_naks", amounts.sequence_naks},
-              {"rnr_naks", amounts.rnr_naks},
-              {"marked_requests", amounts.marked_requests},
-              {"marked_responses", amounts.marked_responses},
-              {"cnps", amounts.cnps},
-              {"most_in_flight", amounts.most_in_flight},
-              {"most_reads", amounts.most_reads},
-              {"least_round_trip_ns", amounts.round_trip.least_ns},
-              {"least_credit_code", amounts.least_credit_code},
-              {"first_psn", stream.first_psn().value()},
-              {"messages", JsonOfMessages(amounts)},
-              {"timeline", JsonOfTimeline(amounts.timeline, origin_ns)}};
-  if (stream.plot().is_on()) one["plot"] = JsonOfPlot(stream.plot(), origin_ns);
-  return one;
+  out.Open('{').Member("end", end);
+  out.Member("requests", amounts.requests).Member("responses", amounts.responses);
+  out.Member("request_bytes", amounts.request_bytes);
+  out.Member("response_bytes", amounts.response_bytes);
+  out.Member("resent_packets", stream.recovery().resent_packets());
+  out.Member("resent_bytes", stream.recovery().resent_bytes());
+  out.Member("sequence_naks", amounts.sequence_naks).Member("rnr_naks", amounts.rnr_naks);
+  out.Member("marked_requests", amounts.marked_requests);
+  out.Member("marked_responses", amounts.marked_responses).Member("cnps", amounts.cnps);
+  out.Member("most_in_flight", amounts.most_in_flight).Member("most_reads", amounts.most_reads);
+  out.Member("least_round_trip_ns", amounts.round_trip.least_ns);
+  out.Member("least_credit_code", amounts.least_credit_code);
+  out.Member("first_psn", stream.first_psn().value());
+  WriteMessages(amounts, out);
+  WriteTimeline(amounts.timeline, origin_ns, out);
+  if (stream.plot().is_on()) WritePlot(stream.plot(), origin_ns, out);
+  out.Close('}');
 }
 
-json JsonOfEnd(const End& end) {
-  json one = {{"address", AddressText(end.address)}, {"qpn", nullptr}};
-  if (end.knows_qpn) one["qpn"] = end.qpn.value();
-  return one;
+void WriteEnd(const End& end, JsonText& out) {
+  out.Open('{').Member("address", AddressText(end.address)).Name("qpn");
+  end.knows_qpn ? out.Value(end.qpn.value()) : out.Null();
+  out.Close('}');
 }
 
-json JsonOfConnection(const Report& report, const Connection& connection) {
+void WriteConnection(const Report& report, const Connection& connection, JsonText& out) {
   const int64_t origin_ns = report.analysis->totals().first_ns;
-  json streams = json::array();
   uint32_t mtu = connection.mtu_bytes;
+  out.Open('{').Member("number", connection.number).Name("ends").Open('[');
+  for (const End& end : connection.ends) WriteEnd(end, out);
+  out.Close(']').Member("service", NameOf(connection.service));
+  out.Member("joined", NameOf(connection.joined)).Member("packets", connection.packets);
+  out.Member("bytes", connection.bytes).Name("requesters").Open('[');
   const View* const view = connection.MainView();
   for (size_t i = 0; view != nullptr && i < 2; ++i) {
     if (!view->of[i] || view->of[i]->amounts().requests == 0) continue;
     mtu = std::max(mtu, view->of[i]->mtu_bytes());
-    streams.push_back(JsonOfStream(*view->of[i], i, origin_ns));
+    WriteStream(*view->of[i], i, origin_ns, out);
   }
-  return {{"number", connection.number},
-          {"ends", {JsonOfEnd(connection.ends[0]), JsonOfEnd(connection.ends[1])}},
-          {"service", std::string(NameOf(connection.service))},
-          {"joined", std::string(NameOf(connection.joined))},
-          {"packets", connection.packets},
-          {"bytes", connection.bytes},
-          {"mtu", mtu},
-          {"cm_service", connection.cm_service},
-          {"setup_ns", connection.setup_ns},
-          {"first_ns", connection.first_ns - origin_ns},
-          {"last_ns", connection.last_ns - origin_ns},
-          {"requesters", std::move(streams)}};
+  out.Close(']').Member("mtu", mtu).Member("cm_service", connection.cm_service);
+  out.Member("setup_ns", connection.setup_ns);
+  out.Member("first_ns", connection.first_ns - origin_ns);
+  out.Member("last_ns", connection.last_ns - origin_ns).Close('}');
 }
 
 std::vector<uint64_t> FramesOf(const Finding& finding) {
@@ -142,98 +133,89 @@ std::vector<uint64_t> FramesOf(const Finding& finding) {
   return frames;
 }
 
-json JsonOfFinding(const Report& report, const Finding& finding) {
-  json one = {{"id", finding.id},
-              {"cause", nullptr},
-              {"kind", std::string(InfoOf(finding.kind).name)},
-              {"title", std::string(InfoOf(finding.kind).title)},
-              {"severity", std::string(NameOf(finding.severity))},
-              {"connection", nullptr},
-              {"requester", nullptr},
-              {"point", report.points[finding.point]},
-              {"what", kWhats[static_cast<size_t>(finding.what)]},
-              {"side", kSides[static_cast<size_t>(finding.side)]},
-              {"time_ns", finding.time_ns - report.analysis->totals().first_ns},
-              {"duration_ns", finding.duration_ns},
-              {"count", finding.count},
-              {"among", finding.among},
-              {"may_be_late", finding.may_be_late},
-              {"psn", finding.psn},
-              {"frames", FramesOf(finding)},
-              {"rule", finding.rule},
-              {"text", finding.text}};
-  if (finding.cause != 0) one["cause"] = finding.cause;
-  if (finding.connection != Finding::kNone) {
-    one["connection"] = finding.connection;
-    one["requester"] = finding.requester;
-  }
-  return one;
+void WriteFinding(const Report& report, const Finding& finding, JsonText& out) {
+  const auto or_null = [&](absl::string_view name, uint32_t value, bool is_known) {
+    out.Name(name);
+    is_known ? out.Value(value) : out.Null();
+  };
+  const bool has_connection = finding.connection != Finding::kNone;
+  out.Open('{').Member("id", finding.id);
+  or_null("cause", finding.cause, finding.cause != 0);
+  out.Member("kind", InfoOf(finding.kind).name).Member("title", InfoOf(finding.kind).title);
+  out.Member("severity", NameOf(finding.severity));
+  or_null("connection", finding.connection, has_connection);
+  or_null("requester", finding.requester, has_connection);
+  out.Member("point", report.points[finding.point]);
+  out.Member("what", kWhats[static_cast<size_t>(finding.what)]);
+  out.Member("side", kSides[static_cast<size_t>(finding.side)]);
+  out.Member("time_ns", finding.time_ns - report.analysis->totals().first_ns);
+  out.Member("duration_ns", finding.duration_ns).Member("count", finding.count);
+  out.Member("among", finding.among).Member("may_be_late", finding.may_be_late);
+  out.Member("psn", finding.psn).Array("frames", FramesOf(finding));
+  out.Member("rule", finding.rule).Member("text", finding.text).Close('}');
 }
 
-json JsonOfTotals(const CaptureTotals& totals) {
-  const auto of = [&](FrameKind kind) { return totals.kinds[static_cast<size_t>(kind)]; };
-  return {{"frames", totals.frames},
-          {"bytes", totals.bytes},
-          {"duration_ns", totals.last_ns - totals.first_ns},
-          {"start_ns", totals.first_ns},
-          {"roce", of(FrameKind::kRoce)},
-          {"other", of(FrameKind::kOther)},
-          {"pauses", of(FrameKind::kPause)},
-          {"malformed", of(FrameKind::kMalformed)},
-          {"headers_cut", of(FrameKind::kCut)},
-          {"not_segmented", of(FrameKind::kOffloaded)},
-          {"cut", totals.cut},
-          {"mads", totals.mads},
-          {"icrc_right", totals.icrc_right},
-          {"icrc_wrong", totals.icrc_wrong}};
+void WriteTotals(const CaptureTotals& totals, JsonText& out) {
+  const auto of = [&](absl::string_view name, FrameKind kind) {
+    out.Member(name, totals.kinds[static_cast<size_t>(kind)]);
+  };
+  out.Name("totals").Open('{').Member("frames", totals.frames).Member("bytes", totals.bytes);
+  out.Member("duration_ns", totals.last_ns - totals.first_ns).Member("start_ns", totals.first_ns);
+  of("roce", FrameKind::kRoce);
+  of("other", FrameKind::kOther);
+  of("pauses", FrameKind::kPause);
+  of("malformed", FrameKind::kMalformed);
+  of("headers_cut", FrameKind::kCut);
+  of("not_segmented", FrameKind::kOffloaded);
+  out.Member("cut", totals.cut).Member("mads", totals.mads);
+  out.Member("icrc_right", totals.icrc_right).Member("icrc_wrong", totals.icrc_wrong).Close('}');
+}
+
+void WriteCounts(const FindingLog& log, JsonText& out) {
+  out.Name("counts").Open('{');
+  for (int i = 0; i < kFindingKindCount; ++i) {
+    const auto kind = static_cast<FindingKind>(i);
+    if (log.count(kind) != 0) out.Member(InfoOf(kind).name, log.count(kind));
+  }
+  out.Close('}');
 }
 
 std::string Quoted(const std::string& text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
 }
 
-/// Names of files and interfaces need not be UTF-8.
-std::string TextOf(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+}  // namespace
 
-/// The arrays with one object a connection and a finding. Each is written alone: all of them take
-/// ten times the memory of the analysis.
-void WriteArrays(const Report& report, TextSink sink) {
+void WriteJson(const Report& report, TextSink sink) {
+  JsonText out;
+  const auto take = [&] {
+    sink(out.text());
+    out.Clear();
+  };
+  // An array whose elements are written alone: all of them take ten times the memory of the
+  // analysis.
   absl::string_view before = "{\"connections\":[";
   for (const std::unique_ptr<Connection>& connection : report.analysis->connections()) {
     if (connection->was_merged) continue;
     sink(std::exchange(before, ","));
-    sink(TextOf(JsonOfConnection(report, *connection)));
+    WriteConnection(report, *connection, out);
+    take();
   }
   if (before != ",") sink(before);
   before = "],\"findings\":[";
   for (const Finding& finding : report.findings) {
     sink(std::exchange(before, ","));
-    sink(TextOf(JsonOfFinding(report, finding)));
+    WriteFinding(report, finding, out);
+    take();
   }
   if (before != ",") sink(before);
   sink("],");
-}
-
-}  // namespace
-
-void WriteJson(const Report& report, TextSink sink) {
-  json counts = json::object();
-  for (int i = 0; i < kFindingKindCount; ++i) {
-    const auto kind = static_cast<FindingKind>(i);
-    const uint64_t count = report.analysis->log().count(kind);
-    if (count != 0) counts[std::string(InfoOf(kind).name)] = count;
-  }
-  const json rest = {{"format", 1},
-                     {"files", report.files},
-                     {"points", report.points},
-                     {"summary", SummaryOf(report)},
-                     {"totals", JsonOfTotals(report.analysis->totals())},
-                     {"counts", std::move(counts)},
-                     {"findings_left_out", report.left_out}};
-  WriteArrays(report, sink);
-  sink(TextOf(rest).substr(1));
+  out.Member("format", 1).Array("files", report.files).Array("points", report.points);
+  out.Array("summary", SummaryOf(report));
+  WriteTotals(report.analysis->totals(), out);
+  WriteCounts(report.analysis->log(), out);
+  out.Member("findings_left_out", report.left_out).Close('}');
+  take();
   sink("\n");
 }
 
