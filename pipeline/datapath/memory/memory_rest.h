@@ -15,7 +15,7 @@ namespace uroce::datapath {
 /// rest begins when a worker has waited for memory of one of the user's programs. Until it is over,
 /// copy helpers make all accesses to mapped memory of this user's programs. So a user takes
 /// little of a worker's time. If a worker waits again soon after a rest, the next rest is ten times
-/// as long for each moment of waiting. Any thread.
+/// as long for each moment of waiting, but no such rest is longer than ten minutes. Any thread.
 class MemoryRest {
  public:
   /// A first rest is so many times as long as the wait, and any rest at most so many times.
@@ -23,6 +23,8 @@ class MemoryRest {
   static constexpr int kMostTimes = 10'000;
   /// A wait soon after a rest multiplies that by it. Soon: within this many times that rest.
   static constexpr int kGrowth = 10;
+  /// The longest rest, unless a hundred times the wait is longer.
+  static constexpr Nanos kLongest{600'000'000'000};
 
   /// Whether workers leave the memory to helpers.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
@@ -32,7 +34,8 @@ class MemoryRest {
   void Begin(Nanos now, Nanos waited) {
     // Workers that wait at the same time wait for one reason.
     if (!is_on()) times_.store(TimesFor(now), std::memory_order_relaxed);
-    const Nanos length = waited * times_.load(std::memory_order_relaxed);
+    const Nanos grown = waited * times_.load(std::memory_order_relaxed);
+    const Nanos length = std::min(grown, std::max(kLongest, waited * kTimesAsLong));
     const int64_t end = (now + length).count();
     if (end > end_.load(std::memory_order_relaxed)) {
       end_.store(end, std::memory_order_relaxed);

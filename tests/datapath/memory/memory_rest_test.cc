@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace uroce::datapath {
 namespace {
 
@@ -40,6 +42,23 @@ TEST(MemoryRestTest, ARestSoonAfterARestIsTenTimesAsLong) {
     EXPECT_TRUE(rest.is_on()) << times;
     rest.EndIfOver(now);
     EXPECT_FALSE(rest.is_on()) << times;
+  }
+}
+
+TEST(MemoryRestTest, ARestSoonAfterARestIsTenMinutesAtMost) {
+  for (const Nanos waited : {Nanos(1'000'000'000), Nanos(7'000'000'000)}) {
+    MemoryRest rest;
+    Nanos now = kRestStart;
+    const Nanos first = waited * 100;
+    rest.Begin(now, waited);
+    now = now + first;
+    rest.EndIfOver(now);
+    rest.Begin(now, waited);
+    now = now + std::max(first, Nanos(600'000'000'000));
+    rest.EndIfOver(now - Nanos(1));
+    EXPECT_TRUE(rest.is_on()) << "a hundred times the wait at least";
+    rest.EndIfOver(now);
+    EXPECT_FALSE(rest.is_on());
   }
 }
 
