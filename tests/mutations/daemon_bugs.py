@@ -244,7 +244,7 @@ BUGS = [
      "the shim knows whether a number is still its file"),
     # tools: captures and simulations
     ("repeated-round-may-skip-packets", ANALYZE, "tools/analyze/story/request_stream_repeats.cc",
-     "uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);",
+     "uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, acknowledged_);",
      "uint32_t skipped = 0;",
      "what a repeated round skips was lost"),
     ("map-of-packets-counts-as-data", ANALYZE, "tools/analyze/story/request_stream_answers.cc",

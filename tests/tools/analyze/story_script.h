@@ -34,7 +34,8 @@ class StoryScript {
   StoryScript() : analysis_(AnalysisOptions{}) {}
   /// Begins with messages that are answered 20 us later: identifications and round trips are known
   /// after them. Each has two frames and one PSN, from 1 on.
-  explicit StoryScript(uint32_t messages) : StoryScript() {
+  explicit StoryScript(uint32_t messages, bool has_identifications = true) : StoryScript() {
+    has_identifications_ = has_identifications;
     for (uint32_t psn = 1; psn <= messages; ++psn) {
       At(psn * 40).Send(psn).At(psn * 40 + 20).Ack(psn);
     }
@@ -56,6 +57,11 @@ class StoryScript {
   /// The frames that follow are marked, or not.
   StoryScript& Marked(bool is_marked) {
     traffic_class_ = is_marked ? 3 : 2;
+    return *this;
+  }
+  /// The frames that follow are of the first connection, 0, or of another one between the two.
+  StoryScript& OnConnection(uint32_t connection) {
+    connection_ = connection;
     return *this;
   }
   StoryScript& AtPoint(uint32_t point) {
@@ -137,11 +143,12 @@ class StoryScript {
     wire::HeaderTemplateConfig config;
     config.source = ScriptAddress(from);
     config.destination = ScriptAddress(to);
-    config.dest_qpn = Qpn(qpn);
+    config.dest_qpn = Qpn(qpn + connection_);
     config.traffic_class = traffic_class_;
-    config.udp_source_port = wire::UdpSourcePort(0, Qpn(0x11), Qpn(0x22));
+    config.udp_source_port =
+        wire::UdpSourcePort(0, Qpn(0x11 + connection_), Qpn(0x22 + connection_));
     const std::vector<uint8_t> payload(payload_bytes, 0);
-    uint16_t identification = ++identifications_[from];
+    uint16_t identification = has_identifications_ ? ++identifications_[from] : 0;
     if (has_identification_) identification = identification_;
     has_identification_ = false;
     frame_ = wire::EncodeFrame(config, header, payload, identification);
@@ -169,10 +176,12 @@ class StoryScript {
   uint64_t number_ = 0;
   int64_t time_ns_ = 0;
   uint32_t point_ = 0;
+  uint32_t connection_ = 0;
   uint8_t traffic_class_ = 2;
   uint16_t identifications_[3] = {0, 100, 5000};
   uint16_t identification_ = 0;
-  bool has_identification_ = false;
+  bool has_identification_ = false;  // Of the next frame.
+  bool has_identifications_ = true;
   bool is_unseen_ = false;
   uint32_t cut_bytes_ = 0;
 };

@@ -23,7 +23,6 @@ struct PacketMark {
   uint16_t payload_bytes = 0;
   wire::Opcode opcode{};
   uint8_t sends = 0;
-  bool is_in_turn = false;  ///< Of a request: the responder waited for it, or had it.
 
   bool valid() const { return frame != 0; }
 };

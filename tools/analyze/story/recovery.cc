@@ -184,7 +184,18 @@ bool Recovery::MayBeSecond(const CapturedPacket& packet) const {
   return is_in(episode_) || is_in(settling_);
 }
 
-void Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) {
+/// The responder told that it misses the packet, or is not ready for it: that is why it comes
+/// again.
+bool Recovery::WasRefused(wire::Psn psn, int64_t now_ns) const {
+  if (IsMissed(psn)) return true;
+  if (!rnr_ || psn.Since(rnr_->psn) < 0) return false;
+  // An RNR NAK asks for a wait, which has not passed.
+  return psn != rnr_->psn || now_ns - rnr_->last_ns >= rnr_->timer_ns / 2;
+}
+
+bool Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) {
+  if (WasRefused(facts.psn, packet.time_ns) || IsInTurn(facts.psn, packet.time_ns)) return false;
+  bool was_late = false;
   for (std::optional<Episode>* const one : {&episode_, &settling_}) {
     if (!*one) continue;
     const size_t erased =
@@ -196,7 +207,9 @@ void Recovery::OnSecond(const CapturedPacket& packet, const ResendFacts& facts) 
     if ((*one)->start == facts.psn) ReportLateIn(**one);
     OnLateRequest(packet, ReportSentAgain(packet, facts));
     TakeMissed(facts.psn);
+    was_late = true;
   }
+  return was_late;
 }
 
 bool Recovery::HoldsForLost(wire::Psn answer) const {
@@ -266,8 +279,6 @@ bool Recovery::IsLost(const ResendFacts& facts, bool is_first, bool is_missed) c
   if (facts.is_hasty || facts.was_ignored) return false;
   if (facts.is_piece || facts.is_passed_over) return true;
   if (!is_first) return false;
-  const bool was_answered = facts.ack_frame != 0 || facts.response || facts.later_response;
-  if (!facts.original->is_in_turn && !was_answered && selective_frame_ == 0) return false;
   return episode_->trigger != Trigger::kNak && episode_->trigger != Trigger::kSelective;
 }
 
@@ -314,7 +325,7 @@ Recovery::Lost Recovery::LostOf(const ResendFacts& facts, bool is_missed) const 
   return lost;
 }
 
-void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
+void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts, bool is_second) {
   Close();
   Episode episode;
   episode.waited_ns = packet.time_ns - facts.last_event_ns;
@@ -345,10 +356,24 @@ void Recovery::Begin(const CapturedPacket& packet, const ResendFacts& facts) {
   }
   if (episode.trigger == Trigger::kRnr && rnr_->psn == facts.psn) {
     ++rnr_->resends;
-    // The NAK passed the point before it reached the requester: the wait seen here is too long.
-    rnr_->early += packet.time_ns - rnr_->last_ns < rnr_->timer_ns - rnr_->timer_ns / 20;
+    // The NAK passed the point before it reached the requester: the wait seen here is too long. A
+    // packet whose first transmission drew the NAK was sent again for another reason.
+    rnr_->early +=
+        !is_second && packet.time_ns - rnr_->last_ns < rnr_->timer_ns - rnr_->timer_ns / 20;
   }
   episode_ = std::move(episode);
+}
+
+/// A NAK for an older packet makes the requester send again from that one on, just now: what was
+/// missed of its round before this packet has been acknowledged since, or did not come.
+bool Recovery::MayBeOfRoundBefore(wire::Psn psn, int64_t now_ns) const {
+  const std::optional<Episode>& newest = episode_ ? episode_ : settling_;
+  if (newest && newest->last_ns == now_ns) return false;
+  return std::ranges::any_of(naks_, [&](const Missed& nak) {
+    const int64_t passed = now_ns - nak.time_ns;
+    return nak.time_ns != 0 && psn.Since(nak.psn) > 0 && !to_requester_->IsTooSoon(passed) &&
+           passed < to_requester_->least_ns * 5 / 4;
+  });
 }
 
 /// The responder misses the packet, and its requester cannot know that yet.
@@ -357,6 +382,7 @@ bool Recovery::TakeLateRefused(const CapturedPacket& packet, const ResendFacts& 
   if (refused_ns == 0 || to_requester_ == nullptr || !to_requester_->is_sure()) return false;
   if (!to_requester_->IsTooSoon(packet.time_ns - refused_ns)) return false;
   if (IsInRun(facts.psn, packet.time_ns)) return false;
+  if (MayBeOfRoundBefore(facts.psn, packet.time_ns)) return false;
   ReportLateRepeat({.psn = facts.psn,
                     .opcode = facts.opcode,
                     .resent_ns = packet.time_ns,
@@ -374,12 +400,10 @@ bool Recovery::IsInRun(wire::Psn psn, int64_t now_ns) const {
 void Recovery::OnResend(const CapturedPacket& packet, const ResendFacts& facts) {
   if (facts.original && !facts.knows_order && TakeLateSecond(packet, facts)) return;
   if (facts.original && !facts.knows_order && TakeLateRefused(packet, facts)) return;
-  const bool was_refused = IsMissed(facts.psn) || (rnr_ && facts.psn.Since(rnr_->psn) >= 0);
-  const bool is_in_turn = IsInTurn(facts.psn, packet.time_ns);
-  if (facts.original && !facts.knows_order && !was_refused && !is_in_turn) OnSecond(packet, facts);
+  const bool is_second = facts.original && !facts.knows_order && OnSecond(packet, facts);
   const bool is_in_run = IsInRun(facts.psn, packet.time_ns);
   if (!episode_ && Resumes(facts, packet.time_ns)) episode_ = std::exchange(settling_, {});
-  if (!Continues(facts)) Begin(packet, facts);
+  if (!Continues(facts)) Begin(packet, facts, is_second);
   Episode& episode = *episode_;
   const bool is_first = episode.resent == 0;
   if (episode.resent == 0) episode.is_in_run = is_in_run;
@@ -434,7 +458,7 @@ void Recovery::OnSkipped(const CapturedPacket& packet, const ResendFacts& facts,
                             .was_in_run = is_in_run});
 }
 
-uint32_t Recovery::SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) const {
+uint32_t Recovery::SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn acknowledged) const {
   if (selective_frame_ != 0) return 0;
   wire::Psn expected = psn;
   const bool is_next = episode_ && psn.Since(episode_->last) > 0 &&
@@ -447,7 +471,7 @@ uint32_t Recovery::SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) cons
   } else if (answers_nak) {
     expected = nak_->psn;
   }
-  if (expected.Since(una) < 0) expected = una;
+  if (expected.Since(acknowledged) < 0) expected = acknowledged;
   return static_cast<uint32_t>(std::max(0, psn.Since(expected)));
 }
 

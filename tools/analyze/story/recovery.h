@@ -119,7 +119,7 @@ class Recovery {
   /// The packet that seemed to be sent again was late, and this one may be sent again.
   bool MayBeSecond(const CapturedPacket& packet) const;
   /// How many PSNs before `psn`, which is sent again, should have been sent again before it.
-  uint32_t SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn una) const;
+  uint32_t SkippedBy(wire::Psn psn, int64_t time_ns, wire::Psn acknowledged) const;
   /// New data was sent: what was to be sent again has been.
   void OnNewRequest();
   /// All before `una` is acknowledged.
@@ -256,7 +256,7 @@ class Recovery {
   void AddReaction(int64_t passed_ns) {
     if (to_requester_ != nullptr) to_requester_->Add(passed_ns);
   }
-  void Begin(const CapturedPacket& packet, const ResendFacts& facts);
+  void Begin(const CapturedPacket& packet, const ResendFacts& facts, bool is_second);
   Trigger TriggerOf(const ResendFacts& facts, int64_t waited_ns, int64_t now_ns) const;
   bool IsAfterRnr(int64_t now_ns) const;
   Lost LostOf(const ResendFacts& facts, bool is_missed) const;
@@ -268,13 +268,15 @@ class Recovery {
   bool IsNext(wire::Psn psn) const {
     return episode_ && psn.Since(episode_->last_end) >= 0 && psn.Since(episode_->until) < 0;
   }
+  bool WasRefused(wire::Psn psn, int64_t now_ns) const;
   bool TakeMissed(wire::Psn psn);
+  bool MayBeOfRoundBefore(wire::Psn psn, int64_t now_ns) const;
   bool TakeLateRefused(const CapturedPacket& packet, const ResendFacts& facts);
   static bool IsOlderOf(const Lost& lost, const CapturedPacket& packet);
   static bool IsFirstOf(const Lost& lost, const CapturedPacket& packet);
   bool WasLate(const Lost& lost) const;
-  /// What seemed to be sent again was the first transmission: now it was sent again.
-  void OnSecond(const CapturedPacket& packet, const ResendFacts& facts);
+  /// True: what seemed to be sent again was the first transmission, and now it was sent again.
+  bool OnSecond(const CapturedPacket& packet, const ResendFacts& facts);
   bool MayStartRoundAt(wire::Psn psn, int64_t now_ns) const;
   /// True: the packet came alone behind its repeated one, and its sender had no reason to send it.
   bool TakeLateSecond(const CapturedPacket& packet, const ResendFacts& facts);

@@ -45,7 +45,6 @@ void RequestStream::Fill(PacketMark& mark, const CapturedPacket& packet) const {
   mark.identification = packet.identification;
   mark.payload_bytes = static_cast<uint16_t>(packet.packet.payload.size());
   mark.opcode = packet.packet.header.opcode;
-  mark.is_in_turn = is_in_turn_;
   if (mark.sends < UINT8_MAX) ++mark.sends;
 }
 
@@ -65,7 +64,8 @@ void RequestStream::SetFirstPsn(wire::Psn psn) {
 
 void RequestStream::Start(wire::Psn psn) {
   is_synced_ = true;
-  first_ = next_ = una_ = asks_until_ = highest_answer_ = expected_ = taken_until_ = psn;
+  first_ = next_ = una_ = acknowledged_ = asks_until_ = highest_answer_ = expected_ = taken_until_ =
+      psn;
   first_seen_ = {};
 }
 
@@ -77,7 +77,7 @@ void RequestStream::StartEarlier(wire::Psn psn) {
                    .time_ns = first_seen_.time_ns,
                    .identification = first_seen_.identification,
                    .is_start = true});
-  una_ = highest_answer_ = psn;
+  una_ = acknowledged_ = highest_answer_ = psn;
 }
 
 bool RequestStream::Expects(const wire::TransportHeader& answer) {

@@ -220,7 +220,8 @@ class RequestStream {
   PacketMark first_seen_;
   wire::Psn next_;
   wire::Psn una_;
-  wire::Psn asks_until_;  // Behind the newest request that asks for an answer.
+  wire::Psn acknowledged_;  // As well, whether or not answers to READs before it are missing.
+  wire::Psn asks_until_;    // Behind the newest request that asks for an answer.
   // What a responder that gets the requests as the point sees them waits for, as go-back-N has it,
   // and as `asks_until_`, of what it took.
   wire::Psn expected_;

@@ -110,6 +110,7 @@ void RequestStream::TakeAcknowledge(const CapturedPacket& packet) {
 
 /// How far the requester gets by an answer up to `una`: a READ that misses answers holds it.
 wire::Psn RequestStream::Reached(const CapturedPacket& packet, wire::Psn una) {
+  if (una.Since(acknowledged_) > 0) acknowledged_ = una;
   if (una.Since(highest_answer_) > 0) {
     highest_answer_ = una;
     Fill(highest_mark_, packet);

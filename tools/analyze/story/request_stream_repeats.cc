@@ -339,7 +339,7 @@ void RequestStream::Resend(const CapturedPacket& packet, ResendFacts facts) {
   }
   Draw(packet, PlotKind::kResent, facts.psn);
   last_resend_ns_ = packet.time_ns;
-  uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, una_);
+  uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, acknowledged_);
   const int64_t begin_ns = recovery_.RoundBegin(packet.time_ns);
   while (skipped != 0 && WasSeenSince(facts.psn - skipped, begin_ns)) --skipped;
   if (skipped != 0 && WasSeenSince(facts.psn - 1, begin_ns)) skipped = 0;
