@@ -5,6 +5,8 @@
 #include "pipeline/fabric/fabric.h"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <utility>
 
 namespace uroce::fabric {
@@ -21,34 +23,78 @@ constexpr uint32_t kRoomFrameBytes = 4200;
 
 uint32_t Opposite(uint32_t link) { return link ^ 1; }
 
+uint64_t NumberOf(const Mac& mac) {
+  uint64_t number = 0;
+  std::memcpy(&number, mac.data(), sizeof mac);
+  return number;
+}
+
 /// The path that a switch chooses for a flow. Each switch mixes the hash differently; otherwise all
 /// switches behind the first would choose alike.
 uint32_t Choice(uint32_t flow_hash, uint32_t switch_index, uint64_t seed, size_t ways) {
   uint64_t mixed = (flow_hash ^ (seed << 32)) + (switch_index + 1) * 0x9e3779b97f4a7c15;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return static_cast<uint32_t>((mixed >> 32) % ways);
+  return static_cast<uint32_t>(mixed >> 32) % static_cast<uint32_t>(ways);
 }
 
 }  // namespace
+
+// ---- hosts ----
+
+size_t HostTable::PlaceOf(const Mac& mac) const {
+  const size_t mask = entries_.size() - 1;
+  const uint64_t number = NumberOf(mac);
+  size_t place = (number * 0x9e3779b97f4a7c15) >> 40 & mask;
+  while (entries_[place].host != kNone && NumberOf(entries_[place].mac) != number) {
+    place = (place + 1) & mask;
+  }
+  return place;
+}
+
+uint32_t HostTable::Find(const Mac& mac) const { return entries_[PlaceOf(mac)].host; }
+
+void HostTable::Set(const Mac& mac, uint32_t host) {
+  if (2 * (used_ + 1) > entries_.size()) Grow();
+  Entry& entry = entries_[PlaceOf(mac)];
+  used_ += entry.host == kNone;
+  entry = {.mac = mac, .host = host};
+}
+
+void HostTable::Grow() {
+  std::vector<Entry> former(2 * entries_.size());
+  former.swap(entries_);
+  used_ = 0;
+  for (const Entry& each : former) {
+    if (each.host != kNone) Set(each.mac, each.host);
+  }
+}
 
 // ---- routes ----
 
 Routes::Routes(uint32_t switches, std::span<const RouteEdge> edges)
     : switches_(switches),
-      next_links_(size_t{switches} * switches),
+      next_ways_(size_t{switches} * switches),
       tree_links_(size_t{switches} * switches) {
+  std::map<std::vector<uint32_t>, uint32_t> known;
   EdgesOf entering(switches);
   for (const RouteEdge& edge : edges) entering[edge.to].push_back(edge);
   for (uint32_t target = 0; target < switches; ++target) {
     const std::vector<uint32_t> distances = DistancesTo(target, entering);
+    std::vector<std::vector<uint32_t>> ways(switches);
     for (const RouteEdge& edge : edges) {
       if (distances[edge.to] == kUnreached || distances[edge.from] != distances[edge.to] + 1)
         continue;
-      next_links_[Index(edge.from, target)].push_back(edge.link);
+      ways[edge.from].push_back(edge.link);
+    }
+    for (uint32_t at = 0; at < switches; ++at) {
+      const auto number = static_cast<uint32_t>(known.size());
+      next_ways_[Index(at, target)] = known.try_emplace(std::move(ways[at]), number).first->second;
     }
     AddTree(target, entering);
   }
+  ways_.resize(known.size());
+  for (const auto& [ways, number] : known) ways_[number] = ways;
 }
 
 std::vector<uint32_t> Routes::DistancesTo(uint32_t target, const EdgesOf& entering) const {
@@ -109,7 +155,7 @@ uint32_t Fabric::AddHost(uint32_t switch_index, const Mac& mac, const LinkConfig
   const uint32_t host = hosts();
   const uint32_t cable = AddCable(Link::kHost, switch_index, host, config);
   hosts_.push_back({.mac = mac, .cable = cable, .switch_index = switch_index});
-  host_of_mac_[mac] = host;
+  host_of_mac_.Set(mac, host);
   return host;
 }
 
@@ -144,6 +190,17 @@ void Fabric::FindRoutes() {
   }
   routes_ = Routes(switches(), edges);
   are_routes_known_ = true;
+  ForgetEgress();
+}
+
+/// Frames on their way find again where the next switch forwards them.
+void Fabric::ForgetEgress() {
+  for (const Link& link : links_) {
+    uint32_t slot = link.flight.front();
+    for (uint32_t left = link.flight.frames(); left != 0; --left, slot = store_[slot].next) {
+      store_[slot].next_egress = Slot::kUnknown;
+    }
+  }
 }
 
 // ---- frames ----
@@ -168,19 +225,24 @@ void Fabric::Send(uint32_t host, const Frame& frame, Nanos now) {
   }
   const uint32_t index = store_.Take();
   Slot& slot = store_[index];
-  slot = {.frame = frame,
-          .headers = ReadHeaders(frame.headers()),
+  const FrameHeaders headers = ReadHeaders(frame.headers());
+  slot = {.bytes = frame.bytes,
+          .owner = frame.owner,
+          .length_bytes = frame.length_bytes,
+          .flow_hash = headers.flow_hash,
           .source_host = host,
-          .source_switch = hosts_[host].switch_index};
-  const auto target = host_of_mac_.find(slot.headers.destination);
-  slot.goes_everywhere = target == host_of_mac_.end();
-  if (!slot.goes_everywhere) slot.target_host = target->second;
+          .target_host = host_of_mac_.Find(headers.destination),
+          .destination = headers.destination,
+          .is_ecn_capable = headers.is_ecn_capable,
+          .is_control = headers.is_control};
+  slot.goes_everywhere = slot.target_host == HostTable::kNone;
   Queue(egress, index, now);
 }
 
 void Fabric::RunNext() {
   const Nanos time = events_.next();
   const uint32_t event = events_.first();
+  PrefetchSoon();
   if (event < links_.size()) {
     OnArrival(event, time);
   } else {
@@ -188,11 +250,53 @@ void Fabric::RunNext() {
   }
 }
 
+// ---- prefetching ----
+
+/// Fetches into the cache what the next events look at: of the third the objects, of the second and
+/// first what these refer to. Memory takes about as long as an event or two.
+void Fabric::PrefetchSoon() {
+  const auto [first, second, third] = events_.Soon();
+  if (third != EventQueue::kNone) PrefetchObjects(third);
+  if (second != EventQueue::kNone) PrefetchFrame(second);
+  if (first >= links_.size() || links_[first].to_switch != Link::kHost) return;
+  const Slot& slot = store_[events_.HintOf(first)];
+  if (slot.kind == Slot::Kind::kFrame) surroundings_.Expect(links_[first].host, slot.frame());
+}
+
+void Fabric::PrefetchObjects(uint32_t event) const {
+  if (event < links_.size()) {
+    __builtin_prefetch(&links_[event]);
+    __builtin_prefetch(&store_[events_.HintOf(event)]);
+  } else {
+    const Link& link = links_[event - links_.size()];
+    __builtin_prefetch(&link.control, 1);
+    __builtin_prefetch(&link.config.delay, 1);
+  }
+}
+
+void Fabric::PrefetchFrame(uint32_t event) const {
+  if (event >= links_.size()) {
+    const Link& link = links_[event - links_.size()];
+    if (!link.data.empty()) __builtin_prefetch(&store_[link.data.front()]);
+    return;
+  }
+  const Slot& slot = store_[events_.HintOf(event)];
+  __builtin_prefetch(&store_[slot.next < store_.size() ? slot.next : 0]);
+  if (slot.next_egress < links_.size()) {
+    const Link& egress = links_[slot.next_egress];
+    __builtin_prefetch(&egress);
+    __builtin_prefetch(&egress.control, 1);
+    __builtin_prefetch(&egress.config.delay, 1);
+  } else {
+    __builtin_prefetch(slot.bytes);
+  }
+}
+
 // ---- at the head of a link ----
 
 void Fabric::Queue(uint32_t index, uint32_t slot, Nanos now) {
   Link& link = links_[index];
-  (store_[slot].headers.is_control ? link.control : link.data).Append(store_, slot);
+  (store_[slot].is_control ? link.control : link.data).Append(store_, slot);
   link.peak_queue_bytes = std::max(link.peak_queue_bytes, link.queue_bytes());
   Kick(index, now);
 }
@@ -211,7 +315,7 @@ void Fabric::Kick(uint32_t index, Nanos now) {
 void Fabric::Transmit(uint32_t index, Nanos now) {
   Link& link = links_[index];
   const uint32_t slot = link.NextQueue()->Pop(store_);
-  const uint32_t length_bytes = store_[slot].frame.length_bytes;
+  const uint32_t length_bytes = store_[slot].length_bytes;
   ++link.counters.frames;
   link.counters.bytes += length_bytes;
   link.Occupy(WireBytes(length_bytes), now);
@@ -230,10 +334,14 @@ void Fabric::Launch(uint32_t index, uint32_t slot) {
   Link& link = links_[index];
   // Frames stay in order even when the delay of the link was made shorter.
   link.last_arrival = std::max(link.last_arrival, link.free_at + link.config.delay);
-  store_[slot].due = link.last_arrival;
+  Slot& its = store_[slot];
+  its.due = link.last_arrival;
+  const bool is_forwarded =
+      link.to_switch != Link::kHost && its.kind == Slot::Kind::kFrame && !its.goes_everywhere;
+  its.next_egress = is_forwarded ? EgressFor(link.to_switch, its) : Slot::kUnknown;
   const bool is_first = link.flight.empty();
   link.flight.Append(store_, slot);
-  if (is_first) events_.Set(ArrivalEvent(index), link.last_arrival);
+  if (is_first) events_.Set(ArrivalEvent(index), link.last_arrival, slot);
 }
 
 // ---- at the end of a link ----
@@ -244,7 +352,8 @@ void Fabric::OnArrival(uint32_t index, Nanos now) {
   if (link.flight.empty()) {
     events_.Remove(ArrivalEvent(index));
   } else {
-    events_.Set(ArrivalEvent(index), store_[link.flight.front()].due);
+    const uint32_t next = link.flight.front();
+    events_.Set(ArrivalEvent(index), store_[next].due, next);
   }
   if (store_[slot].kind != Slot::Kind::kFrame) {
     const bool pause = store_[slot].kind == Slot::Kind::kPause;
@@ -253,7 +362,7 @@ void Fabric::OnArrival(uint32_t index, Nanos now) {
     OnPause(Opposite(index), pause, now);
     Regulate(Opposite(index), now);
   } else if (link.to_switch == Link::kHost) {
-    const Frame frame = store_[slot].frame;
+    const Frame frame = store_[slot].frame();
     store_.Give(slot);
     surroundings_.Deliver(link.host, frame, now);
   } else {
@@ -279,7 +388,8 @@ void Fabric::OnPause(uint32_t index, bool pause, Nanos now) {
 
 void Fabric::Forward(uint32_t switch_index, uint32_t slot, Nanos now) {
   if (store_[slot].goes_everywhere) return ForwardToAll(switch_index, slot, now);
-  const uint32_t egress = EgressFor(switch_index, store_[slot]);
+  const uint32_t known = store_[slot].next_egress;
+  const uint32_t egress = known != Slot::kUnknown ? known : EgressFor(switch_index, store_[slot]);
   if (egress != kNoLink) return EnterSwitch(egress, slot, now);
   ++switches_[switch_index].lost_ways;
   Drop(slot);
@@ -290,18 +400,20 @@ uint32_t Fabric::EgressFor(uint32_t switch_index, const Slot& slot) const {
   if (slot.target_host == slot.source_host) return kNoLink;
   const Host& target = hosts_[slot.target_host];
   if (target.switch_index == switch_index) {
-    const bool is_there = target.mac == slot.headers.destination;  // Or another has its place.
+    const bool is_there =
+        NumberOf(target.mac) == NumberOf(slot.destination);  // Or another has its place.
     return is_there ? 2 * target.cable + 1 : kNoLink;
   }
   const auto ways = routes_.NextLinks(switch_index, target.switch_index);
   if (ways.empty()) return kNoLink;
-  return ways[Choice(slot.headers.flow_hash, switch_index, config_.seed, ways.size())];
+  return ways[Choice(slot.flow_hash, switch_index, config_.seed, ways.size())];
 }
 
 /// Sends a copy of the frame to each host of this switch and each next switch of the tree, and the
 /// frame itself to the last of them.
 void Fabric::ForwardToAll(uint32_t switch_index, uint32_t slot, Nanos now) {
-  const auto tree = routes_.TreeLinks(store_[slot].source_switch, switch_index);
+  const uint32_t root = hosts_[store_[slot].source_host].switch_index;
+  const auto tree = routes_.TreeLinks(root, switch_index);
   uint32_t last = kNoLink;
   for (const uint32_t egress : switches_[switch_index].egress) {
     const Link& link = links_[egress];
@@ -320,14 +432,15 @@ void Fabric::ForwardToAll(uint32_t switch_index, uint32_t slot, Nanos now) {
 
 uint32_t Fabric::CopyOf(uint32_t slot) {
   const std::optional<Frame> frame =
-      store_.free_slots() > reserve_ ? surroundings_.Copy(store_[slot].frame) : std::nullopt;
+      store_.free_slots() > reserve_ ? surroundings_.Copy(store_[slot].frame()) : std::nullopt;
   if (!frame) {
     ++lost_slots_;
     return FrameStore::kNone;
   }
   const uint32_t copy = store_.Take();
   store_[copy] = store_[slot];
-  store_[copy].frame = *frame;
+  store_[copy].bytes = frame->bytes;
+  store_[copy].owner = frame->owner;
   return copy;
 }
 
@@ -335,7 +448,7 @@ uint32_t Fabric::CopyOf(uint32_t slot) {
 void Fabric::EnterSwitch(uint32_t index, uint32_t slot, Nanos now) {
   Link& link = links_[index];
   const Switch& owner = switches_[link.from_switch];
-  const uint64_t after = owner.buffered_bytes + store_[slot].frame.length_bytes;
+  const uint64_t after = owner.buffered_bytes + store_[slot].length_bytes;
   if (!link.is_up) {
     ++link.counters.down_drops;
   } else if (!PassesRed(link, store_[slot])) {
@@ -351,10 +464,10 @@ void Fabric::EnterSwitch(uint32_t index, uint32_t slot, Nanos now) {
 /// Applies RED: may mark the frame. Returns false when the frame is to be dropped.
 bool Fabric::PassesRed(Link& link, Slot& slot) {
   const SwitchConfig& config = switches_[link.from_switch].config;
-  const bool is_exempt = slot.headers.is_control || (config.pfc.on && !slot.headers.is_ecn_capable);
+  const bool is_exempt = slot.is_control || (config.pfc.on && !slot.is_ecn_capable);
   if (is_exempt || !Happens(MarkProbability(config.ecn, link.data.bytes()))) return true;
-  if (!slot.headers.is_ecn_capable) return false;
-  if (MarkCongestionExperienced(slot.frame.headers())) ++link.counters.marks;
+  if (!slot.is_ecn_capable) return false;
+  if (MarkCongestionExperienced(slot.frame().headers())) ++link.counters.marks;
   return true;
 }
 
@@ -367,10 +480,10 @@ bool Fabric::Happens(double probability) {
 
 void Fabric::Admit(uint32_t index, uint32_t slot, Nanos now) {
   Switch& owner = switches_[links_[index].from_switch];
-  const uint32_t length_bytes = store_[slot].frame.length_bytes;
+  const uint32_t length_bytes = store_[slot].length_bytes;
   owner.buffered_bytes += length_bytes;
   owner.peak_buffered_bytes = std::max(owner.peak_buffered_bytes, owner.buffered_bytes);
-  if (!store_[slot].headers.is_control) {
+  if (!store_[slot].is_control) {
     const uint32_t arrived_by = store_[slot].arrived_by;
     links_[arrived_by].share_bytes += length_bytes;
     Regulate(arrived_by, now);
@@ -379,9 +492,9 @@ void Fabric::Admit(uint32_t index, uint32_t slot, Nanos now) {
 }
 
 void Fabric::LeaveSwitch(uint32_t switch_index, const Slot& slot, Nanos now) {
-  switches_[switch_index].buffered_bytes -= slot.frame.length_bytes;
-  if (slot.headers.is_control) return;
-  links_[slot.arrived_by].share_bytes -= slot.frame.length_bytes;
+  switches_[switch_index].buffered_bytes -= slot.length_bytes;
+  if (slot.is_control) return;
+  links_[slot.arrived_by].share_bytes -= slot.length_bytes;
   Regulate(slot.arrived_by, now);
 }
 
@@ -419,6 +532,7 @@ void Fabric::SetLink(uint32_t cable, const LinkConfig& config) {
   for (Link* link : {&links_[2 * cable], &links_[2 * cable + 1]}) {
     link->config = config;
     link->fraction = 0;
+    link->usual_bytes = 0;
   }
 }
 
@@ -432,9 +546,10 @@ void Fabric::SetUp(uint32_t cable, bool is_up, Nanos now) {
 }
 
 void Fabric::SetHost(uint32_t host, const Mac& mac) {
-  host_of_mac_.erase(hosts_[host].mac);
   hosts_[host].mac = mac;
-  host_of_mac_[mac] = host;
+  host_of_mac_ = {};
+  for (uint32_t each = 0; each < hosts(); ++each) host_of_mac_.Set(hosts_[each].mac, each);
+  ForgetEgress();
 }
 
 /// Drops the frames that wait for a link that went down or are on it; both ends forget pauses.
@@ -458,14 +573,14 @@ void Fabric::Empty(uint32_t index, Nanos now) {
 }
 
 void Fabric::Drop(uint32_t slot) {
-  surroundings_.Free(store_[slot].frame);
+  surroundings_.Free(store_[slot].frame());
   store_.Give(slot);
 }
 
 void Fabric::Clear(FrameList& list) {
   while (!list.empty()) {
     const uint32_t slot = list.Pop(store_);
-    if (store_[slot].kind == Slot::Kind::kFrame) surroundings_.Free(store_[slot].frame);
+    if (store_[slot].kind == Slot::Kind::kFrame) surroundings_.Free(store_[slot].frame());
     store_.Give(slot);
   }
 }

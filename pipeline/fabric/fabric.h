@@ -5,93 +5,38 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <random>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "pipeline/base/types.h"
+#include "pipeline/fabric/event_queue.h"
 #include "pipeline/fabric/fabric_config.h"
 #include "pipeline/fabric/frame.h"
 
 namespace uroce::fabric {
 
-/// A heap of numbered events, of which each has at most one time.
-/// Events 0, 1, 2, ... each with a time or without. Of events with the same time the lowest number
-/// comes first, so that each run of a simulation gives the same result.
-class EventHeap {
+/// The number of each MAC. Open addressing; lookups of a frame's destination are frequent.
+class HostTable {
  public:
-  /// Sets the number of events. Range: no event is set.
-  void Resize(uint32_t events) {
-    places_.resize(events, kNowhere);
-    heap_.reserve(events);
-  }
+  static constexpr uint32_t kNone = UINT32_MAX;
 
-  bool empty() const { return heap_.empty(); }
-  Nanos next() const { return heap_.empty() ? kNever : heap_.front().time; }
-
-  /// Gives `event` a time, or changes its time.
-  void Set(uint32_t event, Nanos time) {
-    if (places_[event] == kNowhere) {
-      places_[event] = static_cast<uint32_t>(heap_.size());
-      heap_.push_back({time, event});
-    } else {
-      heap_[places_[event]].time = time;
-    }
-    Settle(places_[event]);
-  }
-  void Remove(uint32_t event) {
-    const uint32_t place = places_[event];
-    if (place == kNowhere) return;
-    const Entry last = heap_.back();
-    heap_.pop_back();
-    places_[event] = kNowhere;
-    if (place == heap_.size()) return;
-    Put(place, last);
-    Settle(place);
-  }
-  /// The earliest event. Range: not empty.
-  uint32_t first() const { return heap_.front().event; }
+  /// kNone for an unknown MAC.
+  uint32_t Find(const Mac& mac) const;
+  void Set(const Mac& mac, uint32_t host);
 
  private:
-  static constexpr uint32_t kNowhere = UINT32_MAX;
   struct Entry {
-    Nanos time;
-    uint32_t event;
-    bool operator<(const Entry& other) const {
-      return time != other.time ? time < other.time : event < other.event;
-    }
+    Mac mac{};
+    uint32_t host = kNone;
   };
+  /// Where `mac` is, or would be.
+  size_t PlaceOf(const Mac& mac) const;
+  void Grow();
 
-  void Put(uint32_t place, const Entry& entry) {
-    heap_[place] = entry;
-    places_[entry.event] = place;
-  }
-  void Settle(uint32_t place) { Sink(Rise(place)); }
-  uint32_t Rise(uint32_t place) {
-    const Entry entry = heap_[place];
-    while (place != 0 && entry < heap_[(place - 1) / 2]) {
-      Put(place, heap_[(place - 1) / 2]);
-      place = (place - 1) / 2;
-    }
-    Put(place, entry);
-    return place;
-  }
-  void Sink(uint32_t place) {
-    const Entry entry = heap_[place];
-    while (2 * place + 1 < heap_.size()) {
-      uint32_t child = 2 * place + 1;
-      if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
-      if (!(heap_[child] < entry)) break;
-      Put(place, heap_[child]);
-      place = child;
-    }
-    Put(place, entry);
-  }
-
-  std::vector<Entry> heap_;
-  std::vector<uint32_t> places_;
+  std::vector<Entry> entries_ = std::vector<Entry>(16);  ///< A power of 2, at most half in use.
+  size_t used_ = 0;
 };
 
 /// Shortest paths between the switches of a fabric.
@@ -110,7 +55,7 @@ class Routes {
 
   /// The links from `at` on shortest paths to `target`, another switch; empty without a path.
   std::span<const uint32_t> NextLinks(uint32_t at, uint32_t target) const {
-    return next_links_[Index(at, target)];
+    return ways_[next_ways_[Index(at, target)]];
   }
   /// The links by which `at` forwards frames from `root` to all hosts: a tree for each root.
   std::span<const uint32_t> TreeLinks(uint32_t root, uint32_t at) const {
@@ -125,7 +70,8 @@ class Routes {
   void AddTree(uint32_t root, const EdgesOf& entering);
 
   uint32_t switches_ = 0;
-  std::vector<std::vector<uint32_t>> next_links_;
+  std::vector<uint32_t> next_ways_;  ///< Numbers of `ways_`: many targets have the same.
+  std::vector<std::vector<uint32_t>> ways_;
   std::vector<std::vector<uint32_t>> tree_links_;
 };
 
@@ -143,29 +89,33 @@ struct LinkCounters {
   Nanos paused;              ///< The time in past pauses, without the present one.
 };
 
-/// The state of a link. Only the fabric, its owner, changes it.
-struct Link {
+/// The state of a link. Only the fabric, its owner, changes it. What arrivals use is together in
+/// one line of the cache, and what departures use in two more.
+struct alignas(64) Link {
   static constexpr uint32_t kHost = UINT32_MAX;
   // ---- ends ----
   uint32_t from_switch = kHost;  ///< kHost: a host sends.
   uint32_t to_switch = kHost;
   uint32_t host = 0;  ///< The number of the host, if one end is a host.
-  // ---- behaviour ----
-  LinkConfig config;
   bool is_up = true;
-  // ---- state ----
+  bool is_paused = false;   ///< The other end has paused `data`, not `control`.
+  bool is_pausing = false;  ///< The switch at its end has sent a pause, and no resumption since.
+  // ---- on the line ----
+  FrameList flight;
+  Nanos last_arrival;
+  uint64_t share_bytes = 0;       ///< Data in the switch at its end that arrived by it.
+  uint32_t pauses_in_flight = 0;  ///< The PFC frames among `flight`.
+  // ---- at its head ----
   FrameList control;
   FrameList data;
-  FrameList flight;
   Nanos free_at;          ///< The line is in use until this time.
   uint64_t fraction = 0;  ///< Part of a ns by which `free_at` is early, in units of 1 / rate.
-  Nanos last_arrival;
-  bool is_paused = false;  ///< The other end has paused `data`, not `control`.
-  Nanos paused_at;
-  uint64_t share_bytes = 0;       ///< Data in the switch at its end that arrived by it.
-  bool is_pausing = false;        ///< That switch has sent a pause, and no resumption since.
-  uint32_t pauses_in_flight = 0;  ///< The PFC frames among `flight`.
+  LinkConfig config;
+  uint32_t usual_bytes = 0;     ///< The last frame's; for these the line is in use
+  int64_t usual_nanos = 0;      ///< so many ns, and
+  uint64_t usual_fraction = 0;  ///< such a part of a ns.
   uint64_t peak_queue_bytes = 0;
+  Nanos paused_at;
   LinkCounters counters;
 
   uint64_t queue_bytes() const { return control.bytes() + data.bytes(); }
@@ -177,11 +127,23 @@ struct Link {
   /// Occupies the line for `wire_bytes` from `start` on. Returns when the last bit has left.
   /// Rounding errors do not add up, at any rate.
   Nanos Occupy(uint32_t wire_bytes, Nanos start) {
-    constexpr uint64_t kNanosPerSecond = 1'000'000'000;
-    const uint64_t units = uint64_t{wire_bytes} * 8 * kNanosPerSecond + fraction;
-    fraction = units % config.rate_bps;
-    free_at = start + Nanos(static_cast<int64_t>(units / config.rate_bps));
+    if (wire_bytes != usual_bytes) Measure(wire_bytes);
+    free_at = start + Nanos(usual_nanos);
+    fraction += usual_fraction;
+    if (fraction >= config.rate_bps) {
+      fraction -= config.rate_bps;
+      free_at = free_at + Nanos(1);
+    }
     return free_at;
+  }
+
+  /// Divides once for many frames of a size.
+  void Measure(uint32_t wire_bytes) {
+    constexpr uint64_t kNanosPerSecond = 1'000'000'000;
+    const uint64_t units = uint64_t{wire_bytes} * 8 * kNanosPerSecond;
+    usual_bytes = wire_bytes;
+    usual_nanos = static_cast<int64_t>(units / config.rate_bps);
+    usual_fraction = units % config.rate_bps;
   }
 };
 
@@ -275,6 +237,10 @@ class Fabric {
     return static_cast<uint32_t>(links_.size()) + link;
   }
   void RunNext();
+  // ---- prefetching ----
+  void PrefetchSoon();
+  void PrefetchObjects(uint32_t event) const;
+  void PrefetchFrame(uint32_t event) const;
   // ---- at the head of a link ----
   void Queue(uint32_t link, uint32_t slot, Nanos now);
   void Kick(uint32_t link, Nanos now);
@@ -288,6 +254,7 @@ class Fabric {
   void ForwardToAll(uint32_t switch_index, uint32_t slot, Nanos now);
   uint32_t CopyOf(uint32_t slot);
   uint32_t EgressFor(uint32_t switch_index, const Slot& slot) const;
+  void ForgetEgress();
   void EnterSwitch(uint32_t link, uint32_t slot, Nanos now);
   bool PassesRed(Link& link, Slot& slot);
   bool Happens(double probability);
@@ -304,11 +271,11 @@ class Fabric {
   const FabricConfig config_;
   FrameStore store_;
   uint32_t reserve_ = 0;  ///< Slots that only PFC pauses may take.
-  EventHeap events_;
+  EventQueue events_;
   std::vector<Switch> switches_;
   std::vector<Link> links_;
   std::vector<Host> hosts_;
-  std::map<Mac, uint32_t> host_of_mac_;
+  HostTable host_of_mac_;
   Routes routes_;
   bool are_routes_known_ = false;  ///< Computed at the first frame, and when a link changes.
   std::mt19937_64 random_;

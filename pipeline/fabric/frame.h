@@ -33,6 +33,8 @@ class Surroundings {
   /// `frame` has reached `host` at `arrival`. The callee owns it from now on, and does not call the
   /// fabric.
   virtual void Deliver(uint32_t host, const Frame& frame, Nanos arrival) = 0;
+  /// `frame` will soon reach `host`: the callee may fetch into the cache what Deliver needs.
+  virtual void Expect(uint32_t /*host*/, const Frame& /*frame*/) {}
   /// A frame of `host` has left its queue and occupies the line. The callee does not call the
   /// fabric.
   virtual void OnDeparture(uint32_t /*host*/) {}
@@ -61,19 +63,29 @@ FrameHeaders ReadHeaders(std::span<const uint8_t> frame);
 bool MarkCongestionExperienced(std::span<uint8_t> frame);
 
 /// The frames in a fabric: slots that are allocated at the start, and lists of slots.
-/// A frame in the fabric, or a PFC pause or resumption on a link.
-struct Slot {
+/// A frame in the fabric, or a PFC pause or resumption on a link. It fills a line of the cache:
+/// large fabrics spend most of their time on waiting for memory.
+struct alignas(64) Slot {
   enum class Kind : uint8_t { kFrame, kPause, kResume };
-  Frame frame;
-  FrameHeaders headers;
-  Kind kind = Kind::kFrame;
-  bool goes_everywhere = false;  ///< The frame goes to all hosts but the sender.
+  static constexpr uint32_t kUnknown = UINT32_MAX - 1;
+
+  uint8_t* bytes = nullptr;
+  void* owner = nullptr;
+  Nanos due;  ///< Its arrival at the end of the link that it is on.
+  uint32_t length_bytes = 0;
+  uint32_t flow_hash = 0;
   uint32_t source_host = 0;
-  uint32_t source_switch = 0;  ///< The switch of the sending host.
-  uint32_t target_host = 0;    ///< Unless goes_everywhere.
-  uint32_t arrived_by = 0;     ///< The link whose share_bytes include it.
-  Nanos due;                   ///< Its arrival at the end of the link that it is on.
+  uint32_t target_host = 0;         ///< Unless goes_everywhere.
+  uint32_t arrived_by = 0;          ///< The link whose share_bytes include it.
+  uint32_t next_egress = kUnknown;  ///< Where the next switch forwards it, if that is known.
   uint32_t next = 0;
+  Mac destination{};
+  bool is_ecn_capable = false;
+  bool is_control = false;
+  bool goes_everywhere = false;  ///< The frame goes to all hosts but the sender.
+  Kind kind = Kind::kFrame;
+
+  Frame frame() const { return {.bytes = bytes, .length_bytes = length_bytes, .owner = owner}; }
 };
 
 /// A pool of slots, which only Grow enlarges.
@@ -88,6 +100,7 @@ class FrameStore {
     for (uint32_t i = 0; i < slots; ++i) Give(first + i);
   }
 
+  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
   uint32_t free_slots() const { return free_slots_; }
   Slot& operator[](uint32_t index) { return slots_[index]; }
   const Slot& operator[](uint32_t index) const { return slots_[index]; }
@@ -125,14 +138,14 @@ class FrameList {
     (frames_ == 0 ? front_ : store[back_].next) = index;
     back_ = index;
     ++frames_;
-    bytes_ += store[index].frame.length_bytes;
+    bytes_ += store[index].length_bytes;
   }
   /// Range: not empty.
   uint32_t Pop(FrameStore& store) {
     const uint32_t index = front_;
     front_ = store[index].next;
     --frames_;
-    bytes_ -= store[index].frame.length_bytes;
+    bytes_ -= store[index].length_bytes;
     return index;
   }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <set>
 #include <utility>
@@ -13,8 +14,8 @@
 namespace uroce::fabric {
 namespace {
 
-TEST(EventHeapTest, OfOneTimeTheLowestComesFirst) {
-  EventHeap heap;
+TEST(EventQueueTest, OfOneTimeTheLowestComesFirst) {
+  EventQueue heap;
   heap.Resize(4);
   for (const uint32_t event : {2u, 0u, 3u, 1u}) heap.Set(event, Nanos(5));
   for (uint32_t event = 0; event < 4; ++event) {
@@ -25,10 +26,10 @@ TEST(EventHeapTest, OfOneTimeTheLowestComesFirst) {
 }
 
 // Against a set of pairs, which is ordered alike.
-TEST(EventHeapTest, AgreesWithASet) {
+TEST(EventQueueTest, AgreesWithASet) {
   constexpr uint32_t kEvents = 40;
   std::mt19937_64 random(1);
-  EventHeap heap;
+  EventQueue heap;
   heap.Resize(kEvents);
   std::set<std::pair<int64_t, uint32_t>> set;
   const auto forget = [&](uint32_t event) {
@@ -54,6 +55,30 @@ TEST(EventHeapTest, AgreesWithASet) {
         set.emplace(time, event);
     }
     ASSERT_EQ(heap.next().count(), set.empty() ? kNever.count() : set.begin()->first) << step;
+  }
+}
+
+// Near events are in a ring and far ones in a heap; time goes round the ring many times.
+TEST(EventQueueTest, NearAndFarEventsComeInOrder) {
+  constexpr uint32_t kEvents = 300;
+  std::mt19937_64 random(2);
+  EventQueue queue;
+  queue.Resize(kEvents);
+  std::set<std::pair<int64_t, uint32_t>> set;
+  const auto give = [&](uint32_t event, int64_t now) {
+    constexpr std::array<uint64_t, 4> kSpans = {1, 40, 3'000, 20'000};
+    const auto time = now + static_cast<int64_t>(random() % kSpans[random() % kSpans.size()]);
+    std::erase_if(set, [&](const auto& each) { return each.second == event; });
+    set.emplace(time, event);
+    queue.Set(event, Nanos(time));
+  };
+  for (uint32_t event = 0; event < kEvents; ++event) give(event, 0);
+  for (int step = 0; step < 50'000; ++step) {
+    const auto [time, event] = *set.begin();
+    ASSERT_EQ(queue.next(), Nanos(time)) << step;
+    ASSERT_EQ(queue.first(), event) << step;
+    give(event, time);
+    if (random() % 4 == 0) give(static_cast<uint32_t>(random() % kEvents), time);
   }
 }
 

@@ -2,6 +2,7 @@
 // The events of NICs in virtual time, and the random numbers of a simulation.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -65,15 +66,26 @@ class Agenda {
   /// Takes the earliest event. Range: there is one.
   Event Take() {
     const uint32_t event = events_.first();
+    soon_ = events_.Soon();
     events_.Remove(event);
+    return EventOf(event);
+  }
+  /// Events that come soon after the one that was taken last, for prefetching: a NIC's number, or
+  /// kNone.
+  static constexpr uint32_t kNone = fabric::EventQueue::kNone;
+  uint32_t soon() const { return soon_[0] < nics_ ? soon_[0] : kNone; }
+  uint32_t later() const { return soon_[1] < nics_ ? soon_[1] : kNone; }
+
+ private:
+  Event EventOf(uint32_t event) const {
     if (event < nics_) return {.kind = Kind::kNic, .number = event};
     const uint32_t of_pair = event - nics_;
     return {.kind = of_pair % 2 == 0 ? Kind::kTimer : Kind::kPace, .number = of_pair / 2};
   }
 
- private:
   const uint32_t nics_;
-  fabric::EventHeap events_;
+  std::array<uint32_t, 3> soon_{kNone, kNone, kNone};
+  fabric::EventQueue events_;
 };
 
 }  // namespace uroce::tools::sim

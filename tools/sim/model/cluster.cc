@@ -200,6 +200,8 @@ void Cluster::RunEvents(Nanos time) {
   }
   while (agenda_.next() <= time) {
     const Agenda::Event event = agenda_.Take();
+    if (agenda_.later() != Agenda::kNone) nics_[agenda_.later()]->Prefetch();
+    if (agenda_.soon() != Agenda::kNone) nics_[agenda_.soon()]->PrefetchPair();
     if (event.kind == Agenda::Kind::kNic) {
       nics_[event.number]->Touch();
       continue;
@@ -238,6 +240,13 @@ void Cluster::Deliver(uint32_t host, const fabric::Frame& frame, Nanos arrival) 
     return;
   }
   nic.OnFrame(*queue_pairs_[packet.target], packet, arrival);
+}
+
+void Cluster::Expect(uint32_t host, const fabric::Frame& frame) {
+  const auto& packet = *static_cast<const PacketFrame*>(frame.owner);
+  packet.Prefetch();
+  nics_[host]->Prefetch();
+  queue_pairs_[packet.target]->Prefetch();
 }
 
 void Cluster::Free(const fabric::Frame& frame) {

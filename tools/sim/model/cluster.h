@@ -132,6 +132,7 @@ class Cluster final : public fabric::Surroundings, public NicOwner {
 
   // ---- fabric::Surroundings ----
   void Deliver(uint32_t host, const fabric::Frame& frame, Nanos arrival) override;
+  void Expect(uint32_t host, const fabric::Frame& frame) override;
   void OnDeparture(uint32_t host) override { nics_[host]->OnDeparture(); }
   std::optional<fabric::Frame> Copy(const fabric::Frame&) override { return std::nullopt; }
   void Free(const fabric::Frame& frame) override;

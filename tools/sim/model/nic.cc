@@ -80,7 +80,7 @@ void Nic::OnMarked(QueuePair& pair, const wire::TransportHeader& header, Nanos n
   if (transport::IsReadResponse(header.opcode) && environment_.reacts()) {
     (void)pair.rate.OnCnp(environment_, limited_, now);
   }
-  cnps_.push_back(&pair);
+  cnps_.push_back(pair);
 }
 
 /// Owns `frame`, which the queue pair may keep.
@@ -138,12 +138,12 @@ void Nic::List(QueuePair& pair) {
   if (!pair.core.HasPacket()) return;
   Touch();
   if (pair.core.HasAcknowledgement()) {
-    if (!std::exchange(pair.owes_answer, true)) answering_.push_back(&pair);
+    if (!std::exchange(pair.owes_answer, true)) answering_.push_back(pair);
     return;
   }
   if (pair.is_ready || pair.is_paced) return;
   pair.is_ready = true;
-  ready_.push_back(&pair);
+  ready_.push_back(pair);
 }
 
 /// A deadline that becomes later is not filed again: OnTimer looks.
@@ -167,7 +167,7 @@ void Nic::OnPace(QueuePair& pair, Nanos now) {
 }
 
 void Nic::Forget(QueuePair& pair) {
-  for (PairList* list : {&cnps_, &answering_, &ready_}) std::erase(*list, &pair);
+  for (PairList* list : {&cnps_, &answering_, &ready_}) list->Remove(pair);
   pair.is_ready = pair.owes_answer = pair.is_paced = false;
   pair.rate.Reset(limited_);
   for (const auto& [psn, frame] : pair.kept) shared_.pool.Give(*frame);
@@ -190,7 +190,7 @@ void Nic::Serve(Nanos now) {
 
 bool Nic::SendCnp(Nanos now) {
   if (cnps_.empty()) return false;
-  QueuePair& pair = *cnps_.front();
+  QueuePair& pair = cnps_.front();
   cnps_.pop_front();
   ++counters_.cnps_sent;
   PacketFrame& frame = FrameFor(pair, {.opcode = wire::Opcode::kCnp}, kCnpPayloadBytes);
@@ -202,7 +202,7 @@ bool Nic::SendCnp(Nanos now) {
 
 bool Nic::SendAnswer(Nanos now) {
   while (!answering_.empty()) {
-    QueuePair& pair = *answering_.front();
+    QueuePair& pair = answering_.front();
     answering_.pop_front();
     pair.owes_answer = false;
     if (SendPacketOf(pair, now)) return true;
@@ -212,7 +212,7 @@ bool Nic::SendAnswer(Nanos now) {
 
 bool Nic::SendData(Nanos now) {
   while (!ready_.empty()) {
-    QueuePair& pair = *ready_.front();
+    QueuePair& pair = ready_.front();
     ready_.pop_front();
     pair.is_ready = false;
     if (MustWait(pair, now)) continue;
