@@ -58,8 +58,15 @@ class ReportTest(unittest.TestCase):
         results = self.results("fat-tree-128", "--set", "workload.0.flows=50")["results"]
         self.assertEqual(results["workloads"][0]["finished"], 50)
         self.assertGreater(len(results["time_distribution_us"]), 10)
+        self.assertEqual(results["drops"], [])
         for size in results["sizes"]:
             self.assertGreaterEqual(size["slowdown"]["p50"], 1)
+
+    def test_losses_of_hosts_own_lines_are_listed(self):
+        words = ("two-hosts", *SHORT, "--set", "network.loss=0.01")
+        drops = {one["name"]: one for one in self.results(*words)["results"]["drops"]}
+        self.assertGreater(drops["h0 -> s0"]["line_losses"], 0)
+        self.assertRegex(sim(*words).stdout, r"(?s)The most drops, .*\n  h0 -> s0 ")
 
     def test_a_seed_gives_the_same_bytes_each_time(self):
         first = sim("fat-tree-128", "--json", "--set", "workload.0.flows=100").stdout

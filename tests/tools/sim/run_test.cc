@@ -177,6 +177,15 @@ TEST(SimRun, LinesLoseTheirPart) {
   ASSERT_NE(to_receiver, results.links.end());
   EXPECT_NEAR(static_cast<double>(to_receiver->drops) / static_cast<double>(to_receiver->frames),
               0.01, 0.003);
+  // The host's own line loses frames too. It is no link with a queue.
+  const auto of_sender = std::ranges::find(results.drops, "h0 -> s0", &LinkDrops::name);
+  ASSERT_NE(of_sender, results.drops.end());
+  EXPECT_NEAR(static_cast<double>(of_sender->losses) / static_cast<double>(of_sender->frames), 0.01,
+              0.005);
+  EXPECT_EQ(std::ranges::count(results.links, "h0 -> s0", &LinkResult::name), 0);
+  uint64_t losses = 0;
+  for (const LinkDrops& each : results.drops) losses += each.losses;
+  EXPECT_EQ(losses, results.totals.losses);
 }
 
 // [sim.late]

@@ -73,6 +73,15 @@ struct LinkResult {
   std::vector<uint32_t> queue_samples;  ///< Bytes; for the links with the longest queues.
 };
 
+/// A link that dropped or lost frames; of hosts too, whose queues are not among the links'.
+struct LinkDrops {
+  std::string name;
+  uint64_t frames = 0;  ///< Sent, lost ones among them.
+  uint64_t tail_drops = 0, early_drops = 0, down_drops = 0, losses = 0;
+
+  uint64_t all() const { return tail_drops + early_drops + down_drops + losses; }
+};
+
 struct FlowSeries {
   uint32_t flow = 0;
   std::string name;
@@ -92,6 +101,7 @@ struct Results {
   std::vector<double> goodput_series_bps;
   std::vector<FlowSeries> flow_series;
   std::vector<LinkResult> links;  ///< Those with traffic, the longest mean queue first.
+  std::vector<LinkDrops> drops;   ///< The most first.
   std::vector<double> times_us;   ///< Of all flows with an end, sorted: for distributions.
   std::vector<double> slowdowns;  ///< Sorted.
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 
 namespace uroce::tools::sim {
@@ -280,6 +281,15 @@ class Observer {
     return result;
   }
 
+  void NoteDrops(const std::string& name, const fabric::LinkCounters& counters) {
+    results_.drops.push_back({.name = name,
+                              .frames = counters.frames,
+                              .tail_drops = counters.tail_drops,
+                              .early_drops = counters.early_drops,
+                              .down_drops = counters.down_drops,
+                              .losses = counters.losses});
+  }
+
   void TakeLinks() {
     Totals& totals = results_.totals;
     for (uint32_t i = 0; i < links_; ++i) {
@@ -292,6 +302,7 @@ class Observer {
       totals.early_drops += counters.early_drops;
       totals.down_drops += counters.down_drops;
       totals.losses += counters.losses;
+      if (result.drops != 0) NoteDrops(result.name, counters);
       // A host's own queue holds a frame at most, and says nothing of the network.
       if (cluster_.fabric().link(i).from_switch == fabric::Link::kHost) continue;
       totals.peak_queue_bytes = std::max(totals.peak_queue_bytes, result.peak_queue_bytes);
@@ -301,6 +312,7 @@ class Observer {
     std::ranges::stable_sort(results_.links, [](const LinkResult& a, const LinkResult& b) {
       return a.mean_queue_bytes > b.mean_queue_bytes;
     });
+    std::ranges::stable_sort(results_.drops, std::greater<>(), &LinkDrops::all);
     for (size_t i = 0; i < std::min(results_.links.size(), kMostQueueSeries); ++i) {
       results_.links[i].queue_samples = std::move(samples_[results_.links[i].link]);
     }

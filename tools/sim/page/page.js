@@ -131,6 +131,12 @@
       row(byId("links"), [one.name, (100 * one.use).toFixed(1) + " %", bytesText(one.queue_mean_bytes),
         bytesText(one.queue_peak_bytes), one.frames, one.marks, one.drops, one.pauses, us(one.paused_us)]);
     }
+    if (results.drops.length !== 0) {
+      heads(byId("drops"), ["Link", "Frames", "Buffer full", "Early", "Link down", "Lost on line"]);
+    }
+    for (const one of results.drops) {
+      row(byId("drops"), [one.name, one.frames, one.tail_drops, one.early_drops, one.link_down_drops, one.line_losses]);
+    }
   }
 
   function showHead() {

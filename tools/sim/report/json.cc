@@ -86,6 +86,15 @@ Json JsonOf(const LinkResult& link) {
   return json;
 }
 
+Json JsonOf(const LinkDrops& link) {
+  return {{"name", link.name},
+          {"frames", link.frames},
+          {"tail_drops", link.tail_drops},
+          {"early_drops", link.early_drops},
+          {"link_down_drops", link.down_drops},
+          {"line_losses", link.losses}};
+}
+
 /// Of sorted values: pairs of a value and the part of all values that are at most as large.
 Json DistributionOf(const std::vector<double>& values) {
   Json points = Json::array();
@@ -133,6 +142,10 @@ Json JsonOf(const Results& results) {
   for (size_t i = 0; i < std::min(results.links.size(), kMostLinks); ++i) {
     links.push_back(JsonOf(results.links[i]));
   }
+  Json drops = Json::array();
+  for (size_t i = 0; i < std::min(results.drops.size(), kMostLinks); ++i) {
+    drops.push_back(JsonOf(results.drops[i]));
+  }
   return {{"simulated_ns", results.simulated.count()},
           {"measured_from_ns", results.measured_from.count()},
           {"deadlocked", results.is_deadlocked},
@@ -144,6 +157,7 @@ Json JsonOf(const Results& results) {
           {"time_distribution_us", DistributionOf(results.times_us)},
           {"slowdown_distribution", DistributionOf(results.slowdowns)},
           {"links", links},
+          {"drops", drops},
           {"series", SeriesOf(results)}};
 }
 

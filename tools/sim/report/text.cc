@@ -109,6 +109,20 @@ std::string Links(const Results& results) {
                       table.Text());
 }
 
+std::string Drops(const Results& results) {
+  constexpr size_t kMost = 5;
+  if (results.drops.empty()) return "";
+  Table table({"link", "frames", "buffer full", "early", "link down", "lost on line"});
+  for (size_t i = 0; i < std::min(results.drops.size(), kMost); ++i) {
+    const LinkDrops& each = results.drops[i];
+    table.Add({each.name, absl::StrCat(each.frames), absl::StrCat(each.tail_drops),
+               absl::StrCat(each.early_drops), absl::StrCat(each.down_drops),
+               absl::StrCat(each.losses)});
+  }
+  return absl::StrCat("\nThe most drops, of ", results.drops.size(),
+                      results.drops.size() == 1 ? " link" : " links", " with any:\n", table.Text());
+}
+
 std::string Counters(const Totals& totals) {
   std::string text = absl::StrCat(
       "frames ", totals.frames, ", sent again ", totals.retransmitted, ", sequence NAKs ",
@@ -161,7 +175,7 @@ std::string TextOf(const RunHead& head, const Results& results) {
                     ", p50 ", Micros(each.p50), ", p99 ", Micros(each.p99), ", p99.9 ",
                     Micros(each.p999), "\n");
   }
-  absl::StrAppend(&text, Links(results));
+  absl::StrAppend(&text, Links(results), Drops(results));
   return text;
 }
 
