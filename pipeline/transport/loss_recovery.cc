@@ -171,8 +171,8 @@ bool LossRecovery::OnRnrNak(wire::Psn psn, Nanos deadline, bool in_turn) {
   return true;
 }
 
-bool LossRecovery::OnDeadline(Nanos now) {
-  if (probe_.Expire(now)) Probe(now);
+bool LossRecovery::OnDeadline(Nanos now, bool has_heard_all) {
+  if (has_heard_all && probe_.Expire(now)) Probe(now);
   if (rnr_.Expire(now) || !timer_.Expire(now)) return true;
   ++counters_.local_ack_timeout_err;
   return CarryOut(go_back_.OnTimeout());

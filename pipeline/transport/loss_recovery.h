@@ -425,7 +425,9 @@ class LossRecovery {
   [[nodiscard]] bool OnRnrNak(wire::Psn psn, Nanos deadline, bool in_turn);
 
   // ---- timers; false: the retries are exhausted ----
-  [[nodiscard]] bool OnDeadline(Nanos now);
+  /// `has_heard_all`: no packet waits that has come before `now`. Otherwise no probe is sent: the
+  /// answer may be among them.
+  [[nodiscard]] bool OnDeadline(Nanos now, bool has_heard_all = true);
   /// The time between two requests, where congestion control allows less than one packet in flight;
   /// otherwise 0.
   Nanos send_gap() const { return window_.gap(); }

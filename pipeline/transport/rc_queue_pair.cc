@@ -176,9 +176,9 @@ bool RcQueuePair::PollEvent(QpEvent& event) {
   return events_.Poll(event);
 }
 
-void RcQueuePair::OnDeadline(Nanos now) {
+void RcQueuePair::OnDeadline(Nanos now, bool has_heard_all) {
   if (!sending()) return;
-  requester_.OnDeadline(now);
+  requester_.OnDeadline(now, has_heard_all);
   Settle();
 }
 

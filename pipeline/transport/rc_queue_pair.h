@@ -123,7 +123,9 @@ class RcQueuePair {
   /// The time to call OnDeadline; kNever while nothing is in flight. The deadline may become later
   /// without notice; the caller reads it again when the old deadline comes.
   Nanos NextDeadline() const { return requester_.recovery().deadline(); }
-  void OnDeadline(Nanos now);
+  /// `has_heard_all`: the shell has no packets left that came before `now`. Otherwise a tail loss
+  /// probe waits, and its deadline stays.
+  void OnDeadline(Nanos now, bool has_heard_all = true);
   /// The shell does not call PollPacket now, because the peer does not take packets for a while.
   /// Timeouts go on and take retries, so the shell reads NextDeadline again after this call.
   void OnHeld(Nanos now);

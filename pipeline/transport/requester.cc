@@ -197,7 +197,9 @@ void Requester::OnLocalDone(EffectOutcome outcome) {
   FailAtHead(works_.local_index(), LocalFailure(works_.local().opcode));
 }
 
-void Requester::OnDeadline(Nanos now) { FailIfExhausted(recovery_.OnDeadline(now)); }
+void Requester::OnDeadline(Nanos now, bool has_heard_all) {
+  FailIfExhausted(recovery_.OnDeadline(now, has_heard_all));
+}
 
 // ---- completions ----
 

@@ -57,7 +57,7 @@ class Requester {
   void OnEffectDone(EffectOutcome outcome, Nanos now);
   void OnGatherFailed(const TxPacket& packet);
   /// Ends an RNR wait, or resends, or fails the oldest work when its retries are spent.
-  void OnDeadline(Nanos now);
+  void OnDeadline(Nanos now, bool has_heard_all);
   /// The next packet may not leave for now. The ACK timer runs as if the packet were sent and lost.
   void OnHeld(Nanos now);
 

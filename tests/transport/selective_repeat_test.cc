@@ -215,6 +215,22 @@ TEST(SelectiveRequester, ProbesWithTheLastPacketAfterSilence) {
   s.Receive("ACK psn=000102 msn=2").Completes({"1 WRITE SUCCESS"}).Deadline(kNever);
 }
 
+// [sr.probe.heard]
+TEST(SelectiveRequester, DoesNotProbeWhileReceivedPacketsWait) {
+  Script s(Selective());
+  MeasureRoundTrip(s);
+  s.Post(Write(2048))
+      .Sends({"WRITE_FIRST psn=000101 len=1024", "WRITE_LAST psn=000102 len=1024 ackreq"});
+  s.At(110 * kUs - 1);
+  const Nanos due = s.qp().NextDeadline();
+  s.qp().OnDeadline(Nanos(500 * kUs), false);
+  s.Quiet();
+  EXPECT_EQ(s.qp().NextDeadline(), due);
+  EXPECT_EQ(s.counters().tail_loss_probes, 0u);
+  s.qp().OnDeadline(Nanos(500 * kUs), true);
+  s.Sends({"WRITE_LAST psn=000102 len=1024 ackreq"});
+}
+
 // [sr.probe sr.retry] Behind an ACK timeout too: captures tell a retransmission that costs no retry
 // from the one that did.
 TEST(SelectiveRequester, AProbeBehindATimeoutIsToldAsAProbeThatCostsNothing) {

@@ -200,6 +200,7 @@ uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
     Count(counters_.port_rcv_packets, count);
     Count(counters_.port_rcv_bytes, TotalBytes({frames, count}));
   }
+  has_more_ = count == most;
   if (own_count_ != 0) count += ReceiveOwn(frames + count);
   return count;
 }

@@ -256,8 +256,8 @@ class QueuePairCore {
   }
   /// Only reliable connections have timers.
   Nanos NextDeadline() const { return is_reliable() ? rc.NextDeadline() : kNever; }
-  void OnDeadline(Nanos now) {
-    if (is_reliable()) rc.OnDeadline(now);
+  void OnDeadline(Nanos now, bool has_heard_all) {
+    if (is_reliable()) rc.OnDeadline(now, has_heard_all);
   }
   void OnHeld(Nanos now) {
     if (is_reliable()) rc.OnHeld(now);

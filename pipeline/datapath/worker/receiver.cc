@@ -239,9 +239,11 @@ Receiver::Receiver(const ReceiveContext& context)
 
 bool Receiver::Receive() {
   bool any = false;
+  has_more_ = false;
   std::array<rte_mbuf*, DevicePort::kMostReceived> frames;
   for (const auto& port : context_.ports) {
     const uint16_t count = port->Receive(frames.data(), context_.time.now());
+    has_more_ |= port->has_more();
     if (count == 0) continue;
     any = true;
     LookAhead ahead(context_.queue_pairs, frames.data(), count);
@@ -263,6 +265,7 @@ bool Receiver::TakeFromOtherWorkers() {
   CrossWorkerLink& others = context_.cross_worker;
   const uint16_t count = others.Take(frames.data(), static_cast<uint16_t>(frames.size()));
   Count(context_.counters.taken_over, count);
+  has_more_ |= count == frames.size();
   LookAhead ahead(context_.queue_pairs, frames.data(), count);
   uint16_t done = 0;
   for (uint16_t i = 0; i < count; ++i) {

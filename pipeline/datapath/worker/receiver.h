@@ -195,6 +195,8 @@ class Receiver {
 
   /// Takes a burst from each port, and the frames that other workers have received for this one.
   bool Receive();
+  /// Whether frames may wait that the last Receive has left.
+  bool has_more() const { return has_more_; }
 
  private:
   bool TakeFromOtherWorkers();
@@ -218,6 +220,7 @@ class Receiver {
   Admission admission_;
   HandOver hand_over_;
   MulticastReceiver multicast_;
+  bool has_more_ = false;
 };
 
 }  // namespace uroce::datapath

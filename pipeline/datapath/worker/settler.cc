@@ -15,11 +15,11 @@ constexpr uint32_t kPullBurst = 32;
 constexpr int kMaxExpiries = 64;
 
 // A deadline is not always the end of an acknowledgement timer.
-void OnDeadline(QueuePair& qp, Nanos now) {
-  if (!qp.core().is_reliable()) return qp.core().OnDeadline(now);
+void OnDeadline(QueuePair& qp, Nanos now, bool has_heard_all) {
+  if (!qp.core().is_reliable()) return qp.core().OnDeadline(now, has_heard_all);
   const uint64_t& timeouts = qp.core().reliable().counters().local_ack_timeout_err;
   const uint64_t before = timeouts;
-  qp.core().OnDeadline(now);
+  qp.core().OnDeadline(now, has_heard_all);
   if (timeouts == before) return;
   probes::Timeout(qp.qpn().value(), qp.core().next_send_psn().value(), timeouts);
 }
@@ -33,7 +33,7 @@ void NoteRoundTrip(QueuePair& qp) {
 
 }  // namespace
 
-bool Settler::Expire() {
+bool Settler::Expire(bool has_heard_all) {
   const Nanos now = context_.time.now();
   int fired = 0;
   for (; fired < kMaxExpiries; ++fired) {
@@ -41,7 +41,7 @@ bool Settler::Expire() {
     if (qp == nullptr) break;
     // A waiting queue pair is asked again when it is settled after the wait.
     if (qp->is_waiting()) continue;
-    if (qp->core().NextDeadline() <= now) OnDeadline(*qp, now);
+    if (qp->core().NextDeadline() <= now) OnDeadline(*qp, now, has_heard_all);
     context_.ready.Touch(*qp);  // Files the timer again.
   }
   return fired != 0;

@@ -33,8 +33,8 @@ class Settler {
  public:
   explicit Settler(const SettleContext& context) : context_(context) {}
 
-  /// Tells the transports of the timers that have fired.
-  bool Expire();
+  /// Tells the transports of the timers that have fired. `has_heard_all`: no received frame waits.
+  bool Expire(bool has_heard_all);
   /// Settles every queue pair that is touched, and shows programs the completions.
   void SettleTouched() {
     context_.ready.TakeTouched([this](QueuePair& qp) { Settle(qp); });

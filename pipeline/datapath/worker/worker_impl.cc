@@ -204,9 +204,14 @@ void Worker::Impl::NoteWait(Nanos waited, Nanos now) {
   for (const auto& port : objects.ports()) port->NoteWait(told, now);
 }
 
+// A queue pair does not probe a silent peer whose answer lies in a queue: 2,000 frames at most may
+// be in front of it.
 bool Worker::Impl::ExpireTimers() {
+  constexpr uint32_t kMostTurnsBehind = 64;
+  turns_behind = receiver.has_more() ? turns_behind + 1 : 0;
   if (turns_until_timers != 0) --turns_until_timers;
-  return turns_until_timers != 0 || settler.Expire();
+  return turns_until_timers != 0 ||
+         settler.Expire(turns_behind == 0 || turns_behind > kMostTurnsBehind);
 }
 
 bool Worker::Impl::Turn(Nanos now) {

@@ -122,6 +122,7 @@ struct Worker::Impl {
   Nanos waited_in_sleep{0};  ///< How long the thread waited for a CPU after the event that woke it.
   Nanos told_wait{0};        ///< Environment::host_delay of all ports.
   uint8_t turns_until_timers = 0;  ///< After a stall: timers expire in the turn that makes it 0.
+  uint32_t turns_behind = 0;       ///< In a row, in which received frames were left.
   CrossWorkerLink cross_worker;
   FrameStash stash;
   FrameRecorder recorder;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "pipeline/datapath/worker/frame.h"
@@ -216,6 +217,71 @@ TEST_P(ForgedPacketsTest, WhatIsNotNextInOrderChangesNothingButWhatIsKept) {
   EXPECT_EQ(cqe.status, 0);
   EXPECT_EQ(target_, source_);
   EXPECT_EQ(a_.qp->counters().retransmitted_pkts, 0u);
+}
+
+/// A queue pair whose peer is silent for longer than the wait for a probe.
+class SilentPeerTest : public testing::Test {
+ protected:
+  static constexpr Nanos kSilence{200'000};
+  static constexpr uint32_t kBurstFrames = 32;
+
+  SilentPeerTest() {
+    bed_.attributes.selective_repeat = true;
+    bed_.Connect(a_, b_);
+    Write();  // Measures a round trip.
+    EXPECT_TRUE(bed_.RunUntil([&] { return IsDone(); }));
+  }
+  void Write() {
+    a_.PostSend({.opcode = kWrite,
+                 .wr_id = 1,
+                 .list = {Testbed::Sge(memory_, 0, 64)},
+                 .remote_addr = memory_.iova + 64,
+                 .rkey = memory_.key});
+  }
+  bool IsDone() {
+    uroce_cqe cqe{};
+    return a_.PollSend(cqe) && cqe.status == 0;
+  }
+  /// Frames of no use, in front of those that have arrived.
+  void PutInFront(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      rte_mbuf* const frame = rte_pktmbuf_alloc(TestPool());
+      std::memset(rte_pktmbuf_append(frame, 60), 0, 60);
+      bed_.ports[0].arrived.push_front(frame);
+    }
+  }
+  uint64_t Probes() { return a_.qp->counters().tail_loss_probes; }
+
+  Testbed bed_;
+  Endpoint& a_ = bed_.AddEndpoint(0);
+  Endpoint& b_ = bed_.AddEndpoint(1);
+  std::vector<uint8_t> bytes_ = Pattern(128, 1);
+  MemoryRegion& memory_ = bed_.Register(bytes_.data(), bytes_.size(), kAllAccess, MrMode::kMapped);
+};
+
+TEST_F(SilentPeerTest, AnAnswerBehindManyFramesIsHeardBeforeAProbe) {
+  Write();
+  ASSERT_TRUE(bed_.RunUntil([&] { return !bed_.ports[0].arrived.empty(); }));
+  PutInFront(10 * kBurstFrames);
+  for (int turn = 0; turn < 10; ++turn) bed_.Turn(kSilence);
+  EXPECT_FALSE(IsDone());
+  EXPECT_EQ(Probes(), 0u);
+  bed_.Turn(kSilence);
+  EXPECT_TRUE(IsDone());
+  bed_.Settle();
+  EXPECT_EQ(Probes(), 0u);
+}
+
+TEST_F(SilentPeerTest, AQueueThatNeverEndsDelaysAProbeAlone) {
+  bed_.ports[0].filter = [](rte_mbuf*) { return false; };
+  Write();
+  uint32_t turns = 0;
+  for (; turns < 100 && Probes() == 0; ++turns) {
+    PutInFront(2 * kBurstFrames - static_cast<uint32_t>(bed_.ports[0].arrived.size()));
+    bed_.Turn(kSilence);
+  }
+  EXPECT_GT(turns, 64u);
+  EXPECT_EQ(Probes(), 1u);
 }
 
 }  // namespace

@@ -89,10 +89,10 @@ TEST_F(SettlerTest, ATimerThatFiresHasItsQueuePairSettled) {
   ASSERT_TRUE(qp_.core().PollPacket(time_.now(), packet));
   Settle(endpoint_);  // The packet is under way: its deadline is filed.
   ASSERT_NE(timers_.NextDeadline(), kNever);
-  EXPECT_FALSE(settler_.Expire()) << "it is not time yet";
+  EXPECT_FALSE(settler_.Expire(true)) << "it is not time yet";
   EXPECT_FALSE(qp_.core().HasPacket());
   time_.Begin(time_.now() + Nanos(1'000'000'000));
-  EXPECT_TRUE(settler_.Expire());
+  EXPECT_TRUE(settler_.Expire(true));
   settler_.SettleTouched();
   EXPECT_TRUE(qp_.core().HasPacket()) << "it is sent again";
   EXPECT_FALSE(port_->sessions().empty());
