@@ -15,22 +15,22 @@ namespace uroce::fabric {
 namespace {
 
 TEST(EventQueueTest, OfOneTimeTheLowestComesFirst) {
-  EventQueue heap;
-  heap.Resize(4);
-  for (const uint32_t event : {2u, 0u, 3u, 1u}) heap.Set(event, Nanos(5));
+  EventQueue queue;
+  queue.Resize(4);
+  for (const uint32_t event : {2u, 0u, 3u, 1u}) queue.Set(event, Nanos(5));
   for (uint32_t event = 0; event < 4; ++event) {
-    EXPECT_EQ(heap.first(), event);
-    heap.Remove(event);
+    EXPECT_EQ(queue.first(), event);
+    queue.Remove(event);
   }
-  EXPECT_EQ(heap.next(), kNever);
+  EXPECT_EQ(queue.next(), kNever);
 }
 
 // Against a set of pairs, which is ordered alike.
 TEST(EventQueueTest, AgreesWithASet) {
   constexpr uint32_t kEvents = 40;
   std::mt19937_64 random(1);
-  EventQueue heap;
-  heap.Resize(kEvents);
+  EventQueue queue;
+  queue.Resize(kEvents);
   std::set<std::pair<int64_t, uint32_t>> set;
   const auto forget = [&](uint32_t event) {
     std::erase_if(set, [&](const auto& each) { return each.second == event; });
@@ -40,21 +40,21 @@ TEST(EventQueueTest, AgreesWithASet) {
     const auto time = static_cast<int64_t>(random() % 64);
     switch (random() % 3) {
       case 0:
-        if (heap.empty()) break;
-        ASSERT_EQ(heap.first(), set.begin()->second) << step;
-        heap.Remove(heap.first());
+        if (queue.empty()) break;
+        ASSERT_EQ(queue.first(), set.begin()->second) << step;
+        queue.Remove(queue.first());
         set.erase(set.begin());
         break;
       case 1:
-        heap.Remove(event);
+        queue.Remove(event);
         forget(event);
         break;
       default:
-        heap.Set(event, Nanos(time));
+        queue.Set(event, Nanos(time));
         forget(event);
         set.emplace(time, event);
     }
-    ASSERT_EQ(heap.next().count(), set.empty() ? kNever.count() : set.begin()->first) << step;
+    ASSERT_EQ(queue.next().count(), set.empty() ? kNever.count() : set.begin()->first) << step;
   }
 }
 

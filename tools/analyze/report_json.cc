@@ -3,14 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "tools/analyze/json_text.h"
+#include "absl/strings/string_view.h"
 #include "tools/analyze/story/words.h"
 
 namespace uroce::tools::analyze {
@@ -20,6 +22,82 @@ constexpr std::array<const char*, 3> kWhats = {"", "request", "response"};
 constexpr std::array<const char*, 4> kSides = {"", "requester", "responder", "between"};
 constexpr std::array<const char*, kPlotKindCount> kPlots = {
     "sent", "resent", "acknowledged", "response", "nak", "rnr_nak", "cnp", "missing"};
+
+/// Writes JSON into a text, member by member: no tree of it is in memory, whose many small pieces
+/// take longer to allocate and to free than the text takes to write. The caller closes what it
+/// opens. Names of members need no escapes.
+class JsonText {
+ public:
+  JsonText& Open(char bracket) {
+    Separate();
+    text_.push_back(bracket);
+    return *this;
+  }
+  JsonText& Close(char bracket) {
+    text_.push_back(bracket);
+    return *this;
+  }
+  JsonText& Name(absl::string_view name) {
+    Separate();
+    absl::StrAppend(&text_, "\"", name, "\":");
+    return *this;
+  }
+  template <std::integral Number>
+  JsonText& Value(Number value) {
+    Separate();
+    if constexpr (std::same_as<Number, bool>) {
+      text_.append(value ? "true" : "false");
+    } else {
+      absl::StrAppend(&text_, value);
+    }
+    return *this;
+  }
+  JsonText& Value(absl::string_view value);
+  JsonText& Null() {
+    Separate();
+    text_.append("null");
+    return *this;
+  }
+  template <typename T>
+  JsonText& Member(absl::string_view name, const T& value) {
+    return Name(name).Value(value);
+  }
+  /// Each element of `list` is a value.
+  template <typename List>
+  JsonText& Array(absl::string_view name, const List& list) {
+    Name(name).Open('[');
+    for (const auto& one : list) Value(one);
+    return Close(']');
+  }
+
+  const std::string& text() const { return text_; }
+  /// Keeps the memory for the next text.
+  void Clear() { text_.clear(); }
+
+ private:
+  /// A comma between two members or elements.
+  void Separate() {
+    if (text_.empty()) return;
+    const char last = text_.back();
+    if (last != '{' && last != '[' && last != ':') text_.push_back(',');
+  }
+
+  std::string text_;
+};
+
+/// Names of files and interfaces need not be UTF-8.
+JsonText& JsonText::Value(absl::string_view value) {
+  Separate();
+  const bool is_plain = std::ranges::all_of(
+      value, [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
+  if (is_plain) {
+    absl::StrAppend(&text_, "\"", value, "\"");
+  } else {
+    const nlohmann::json text = std::string(value);
+    text_ += text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  return *this;
+}
 
 void WriteLatency(const LatencyHistogram& latency, JsonText& out) {
   out.Name("latency").Open('{');
