@@ -26,6 +26,7 @@ def make(page):
 def check(driver, page):
     pages.load(driver, page.with_name("hostile.html"), ("rate",))
     assert "</script><b>" in driver.find_element("id", "workloads").text
+    assert not driver.find_element("id", "with-drops").is_displayed(), "no link drops there"
     if PICTURE:  # docs/guide/sim.png is one of "incast".
         driver.set_window_size(1000, 1040)
     pages.load(driver, page, ("rate", "queue"))

@@ -118,6 +118,7 @@
       row(byId("workloads"), [one.name, one.flows, one.finished, one.failed, rateText(one.goodput_bps), one.fairness.toFixed(4),
         rateText(one.slowest_bps), rateText(one.fastest_bps), time(one.time_us, "p50"), time(one.time_us, "p99")]);
     }
+    byId("by-size").hidden = results.sizes.length === 0;
     heads(byId("sizes"), ["Up to", "Flows", "p50", "p99", "p99.9", "Slowdown p50", "p99", "p99.9"]);
     for (const one of results.sizes) {
       row(byId("sizes"), [one.up_to_bytes === null ? "larger" : bytesText(one.up_to_bytes), one.time_us.count,
@@ -131,9 +132,8 @@
       row(byId("links"), [one.name, (100 * one.use).toFixed(1) + " %", bytesText(one.queue_mean_bytes),
         bytesText(one.queue_peak_bytes), one.frames, one.marks, one.drops, one.pauses, us(one.paused_us)]);
     }
-    if (results.drops.length !== 0) {
-      heads(byId("drops"), ["Link", "Frames", "Buffer full", "Early", "Link down", "Lost on line"]);
-    }
+    byId("with-drops").hidden = results.drops.length === 0;
+    heads(byId("drops"), ["Link", "Frames", "Buffer full", "Early", "Link down", "Lost on line"]);
     for (const one of results.drops) {
       row(byId("drops"), [one.name, one.frames, one.tail_drops, one.early_drops, one.link_down_drops, one.line_losses]);
     }
