@@ -17,8 +17,8 @@ REMEDIES = (
     (r"^(there is )?no [\w./-]+", "sudo tools/install-packages test; build/ is configured again by "
                                   "itself then"),
 )
-# A reason may end with the command of the tree that helps.
-NAMED_COMMAND = re.compile(r": ((?:tools|tests)/\S+(?: [\w.-]+)*)$")
+# A reason may end with the command that helps, of the tree or of Debian.
+NAMED_COMMAND = re.compile(r"(?:^|: )((?:(?:tools|tests)/\S+|apt-get install)(?: [\w.+-]+)*)$")
 NAMES_SHOWN = 3
 
 

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from labs.netns import Namespace, make_veth_pair, remove_stale
-from labs.process import Failed, Process, is_listening, run, run_status, wait_until
+from labs.process import (
+    Failed, Process, is_listening, run, run_status, wait_until, where_threads_wait)
 
 ROOT = Path(__file__).resolve().parents[3]
 E2E = ROOT / "tests" / "e2e"
@@ -216,6 +217,7 @@ class Lab:
             wait_until(lambda: not server.running() or self.a.is_listening(server, port),
                        f"a listener on {port}: {' '.join(server.command)}", timeout_s=60)
             client = self.b.start(*client_program, preload=preload)
+            client.at_hang = server.at_hang = lambda: self._describe_hang(server)
             try:
                 client_output = client.expect_success(timeout_s)
                 return server.expect_success(timeout_s), client_output
@@ -226,6 +228,13 @@ class Lab:
             server.kill()
             if client:
                 client.kill()
+
+    def _describe_hang(self, server):
+        """What of the daemons helps to find why a pair does not end."""
+        its = where_threads_wait(server.pid) if server.running() else "it has ended"
+        dumps = [run_status(host.uroce(what))[1] for host in (self.a, self.b)
+                 for what in ("qp", "cq", "cm", "stat")]
+        return "\n".join(["", f"-- the server's threads: {its}", *dumps])
 
 
 class WireLab(Lab):

@@ -65,6 +65,7 @@ class Process:
             [*_TIED, *self.command], stdin=subprocess.DEVNULL, stdout=stdout or self._output,
             stderr=self._output, env=env)
         self.pid = self._popen.pid
+        self.at_hang = lambda: ""  # What else to tell of a program that takes too long.
         Process.started.add(self)
 
     def output(self):
@@ -85,7 +86,7 @@ class Process:
             end.register(pidfd, select.POLLIN)
             while self.running():
                 if patience.is_over():
-                    threads = where_threads_wait(self.pid)
+                    threads = where_threads_wait(self.pid) + self.at_hang()
                     self.kill()
                     raise Failed(f"still running after {timeout_s} s: {self.describe()}\n{threads}")
                 end.poll(500)
