@@ -319,6 +319,12 @@ const char* ReasonText(const datapath::MrSegment& segment) {
   return "unknown";
 }
 
+/// Whether helpers copy this memory although the daemon maps it (memory_rest.h).
+bool IsLeftToHelper(const datapath::MemoryRegion& region, const datapath::MrSegment& segment) {
+  return segment.mode == datapath::MrMode::kMapped && region.rest != nullptr &&
+         region.rest->is_on();
+}
+
 std::string RemoteAccessText(uint32_t access) {
   std::string text;
   if (access & IBV_ACCESS_REMOTE_READ) text += " remote-read";
@@ -331,8 +337,9 @@ std::string AccessText(uint32_t access) {
   return (access & IBV_ACCESS_LOCAL_WRITE ? "rw" : "r") + RemoteAccessText(access);
 }
 
-/// Who makes the system calls on copied memory, as a JSON field; "" for other memory.
+/// Who makes the system calls on memory that is copied, as a JSON field; "" for other memory.
 const char* CopiedBy(const datapath::MemoryRegion& region, const datapath::MrSegment& segment) {
+  if (IsLeftToHelper(region, segment)) return R"(,"copied_by":"helper")";
   if (segment.mode != datapath::MrMode::kCopied) return "";
   if (segment.is_staged) return R"(,"copied_by":"program")";
   const bool by_workers = !segment.may_wait && region.session->copy_helper()->is_by_workers();
@@ -343,9 +350,11 @@ const char* CopiedBy(const datapath::MemoryRegion& region, const datapath::MrSeg
 void AppendSegments(const datapath::MemoryRegion& region, std::string& text) {
   text += '[';
   for (const datapath::MrSegment& segment : region.segments) {
+    const char* const reason =
+        IsLeftToHelper(region, segment) ? "left to a helper" : ReasonText(segment);
     absl::StrAppend(&text, &segment == &region.segments.front() ? "" : ",", R"({"address":"0x)",
                     absl::Hex(segment.app_addr), R"(","length":)", segment.length_bytes,
-                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", ReasonText(segment), "\"",
+                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", reason, "\"",
                     CopiedBy(region, segment), "}");
   }
   text += ']';

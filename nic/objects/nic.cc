@@ -131,7 +131,9 @@ const std::shared_ptr<SideThread>& Nic::reaper() const { return parts_->reaper; 
 int Nic::userfaultfd() const { return parts_->userfaultfd.get(); }
 
 UserAccount& Nic::user(uint32_t uid) {
-  return parts_->users.try_emplace(uid, uid, parts_->config.limits, parts_->pools).first->second;
+  const Config& config = parts_->config;
+  return parts_->users.try_emplace(uid, uid, config.limits, parts_->pools, config.copy_other_users)
+      .first->second;
 }
 
 void Nic::ForgetRead() {

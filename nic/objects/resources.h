@@ -53,8 +53,9 @@ struct Pools {
 /// The resources of one user, and their limits. Control thread.
 class UserAccount {
  public:
-  /// `pools` outlive the account.
-  UserAccount(uint32_t uid, const Limits& limits, Pools& pools);
+  /// `pools` outlive the account. `copies_others`: workers access no memory of the user, unless it
+  /// is root or the daemon's own.
+  UserAccount(uint32_t uid, const Limits& limits, Pools& pools, bool copies_others);
   ~UserAccount();
   UserAccount(const UserAccount&) = delete;
   UserAccount& operator=(const UserAccount&) = delete;

@@ -26,6 +26,10 @@ class MemoryRest {
   /// The longest rest, unless a hundred times the wait is longer.
   static constexpr Nanos kLongest{600'000'000'000};
 
+  /// `is_endless`: it is on from the start, and never over.
+  explicit MemoryRest(bool is_endless = false)
+      : is_on_(is_endless), has_begun_(is_endless), end_(is_endless ? INT64_MAX : 0) {}
+
   /// Whether workers leave the memory to helpers.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
   /// Whether helpers may ever have had an access to mapped memory of this user.
@@ -58,9 +62,9 @@ class MemoryRest {
     return std::min(times_.load(std::memory_order_relaxed) * kGrowth, kMostTimes);
   }
 
-  std::atomic<bool> is_on_{false};
-  std::atomic<bool> has_begun_{false};
-  std::atomic<int64_t> end_{0};
+  std::atomic<bool> is_on_;
+  std::atomic<bool> has_begun_;
+  std::atomic<int64_t> end_;
   std::atomic<int> times_{kTimesAsLong};  ///< Of the rest that began last.
   std::atomic<int64_t> soon_until_{0};    ///< A wait until then comes soon after that rest.
 };

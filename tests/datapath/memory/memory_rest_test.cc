@@ -23,6 +23,15 @@ TEST(MemoryRestTest, ItLastsAHundredTimesAsLongAsAWorkerWaited) {
   EXPECT_FALSE(rest.is_on());
 }
 
+TEST(MemoryRestTest, AnEndlessOneIsOnFromTheStartAndNeverOver) {
+  MemoryRest rest(/*is_endless=*/true);
+  EXPECT_TRUE(rest.is_on());
+  EXPECT_TRUE(rest.has_begun());
+  rest.Begin(kRestStart, kRestWaited);
+  rest.EndIfOver(kRestStart + kRestWaited * MemoryRest::kMostTimes);
+  EXPECT_TRUE(rest.is_on());
+}
+
 TEST(MemoryRestTest, AShorterWaitDoesNotShortenIt) {
   MemoryRest rest;
   rest.Begin(kRestStart, kRestWaited);

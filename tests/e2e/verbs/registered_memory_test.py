@@ -293,3 +293,21 @@ class SharedUserfaultfdTest(MemoryCase):
         if not os.path.exists("/dev/userfaultfd"):
             self.skipTest("no /dev/userfaultfd here")
         self.assertEqual(self._ways(prefix=UNPRIVILEGED)["odd pages"], ["mapped"])
+
+
+class CopyOtherUsersTest(MemoryCase):
+    """Workers wait for no memory of other users' programs, since they touch none."""
+
+    daemon_flags = ("--copy-other-users",)
+
+    def test_helpers_reach_all_memory_of_other_users_with_the_same_results(self):
+        self._need(UNPRIVILEGED)
+        for kind, parts in self._registered(prefix=UNPRIVILEGED).items():
+            for part in parts:
+                self.assertEqual(part["copied_by"], "helper", (kind, part))
+        self.assertEqual(self._results(prefix=UNPRIVILEGED), self._results())
+
+    def test_workers_reach_the_memory_of_root_themselves(self):
+        ways = self._ways()
+        self._assert_ways(ways, SHARED_EVERYWHERE, "shared")
+        self._assert_ways(ways, MAPPED, "mapped")
