@@ -129,7 +129,9 @@ absl::Status RunAnalyze(const AnalyzeOptions& options, AnalyzeOutcome& outcome) 
     absl::Status status = WritePage(parts, JsonOf(report), options.library, options.html);
     if (!status.ok()) return status;
   }
-  outcome.found = options.checks && CountFrom(report, options.check) != 0;
+  // A capture of nothing shows that nothing was captured, not that nothing went wrong.
+  outcome.found =
+      options.checks && (CountFrom(report, options.check) != 0 || PacketCount(report) == 0);
   // What was read up to a damaged place is reported all the same.
   const absl::Status status = live ? live->Wait() : absl::OkStatus();
   return status.ok() ? set->status() : status;

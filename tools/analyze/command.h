@@ -27,7 +27,8 @@ struct AnalyzeOptions {
 
 /// What a run came to.
 struct AnalyzeOutcome {
-  bool found = false;  ///< Something of the severity of --check, or a higher one.
+  /// With --check: something of its severity or a higher one, or no RoCEv2 packet at all.
+  bool found = false;
 };
 
 /// Reads all files, or captures, and prints what was asked for. Errors: kInvalidArgument for

@@ -51,10 +51,10 @@ std::string WorstText(const Report& report) {
 
 std::string FramesLine(const Report& report) {
   const CaptureTotals& totals = report.analysis->totals();
-  const auto roce = totals.kinds[static_cast<size_t>(FrameKind::kRoce)];
   std::string text =
       absl::StrCat(Plural(totals.frames, "frame", "frames"), " (", BytesText(totals.bytes), ") in ",
-                   TimeText(totals.last_ns - totals.first_ns), ", ", roce, " of them RoCEv2");
+                   TimeText(totals.last_ns - totals.first_ns), ", ", PacketCount(report),
+                   " of them RoCEv2");
   if (totals.mads != 0) absl::StrAppend(&text, ", ", totals.mads, " to queue pairs 1");
   if (totals.cut != 0) absl::StrAppend(&text, ", ", totals.cut, " cut by the capture");
   return text;
@@ -228,6 +228,10 @@ uint64_t CountFrom(const Report& report, Severity severity) {
   return count;
 }
 
+uint64_t PacketCount(const Report& report) {
+  return report.analysis->totals().kinds[static_cast<size_t>(FrameKind::kRoce)];
+}
+
 std::string SecondsText(int64_t nanos) {
   return absl::StrFormat("%.6f", static_cast<double>(nanos) / 1e9);
 }
@@ -253,7 +257,9 @@ std::vector<std::string> SummaryOf(const Report& report) {
   const std::string errors = KindsText(report, Severity::kError);
   const std::string warnings = KindsText(report, Severity::kWarning);
   const std::string notes = KindsText(report, Severity::kNote);
-  if (errors.empty() && warnings.empty()) add("Nothing went wrong");
+  if (errors.empty() && warnings.empty()) {
+    add(PacketCount(report) == 0 ? "There is no RoCEv2 packet to judge" : "Nothing went wrong");
+  }
   if (!errors.empty()) add("Errors: " + errors);
   if (!warnings.empty()) add("Warnings: " + warnings);
   if (!notes.empty()) add("Notes: " + notes);

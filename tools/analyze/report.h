@@ -27,6 +27,8 @@ Report MakeReport(const Analysis& analysis, const CaptureSet& set, const Capture
 
 /// The number of findings of a severity at least as high.
 uint64_t CountFrom(const Report& report, Severity severity);
+/// The number of RoCEv2 packets that were read.
+uint64_t PacketCount(const Report& report);
 
 /// The story in text: a summary of at most ten lines, then connections, then findings, each with
 /// those that follow from it. `most_findings` 0: all.

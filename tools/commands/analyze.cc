@@ -61,8 +61,8 @@ void AddAnalyze(const Command& app, Invocation& invocation) {
   command.AddValue("-f,--filter", flags->options.filter,
                    "Only frames that match this libpcap expression (pcap-filter(7))");
   command.AddValue("--check", flags->check,
-                   "End with 1 if there is a finding of this severity or a higher one: note, "
-                   "warning, error");
+                   "End with 1 if there is a finding of this severity (note, warning, error) "
+                   "or a higher one, or no RoCEv2 packet");
   Flag json = command.AddFlag("--json", flags->options.prints_json,
                               "Print the report as JSON (docs/analyze.schema.json)");
   command.AddFlag("--csv", flags->options.prints_csv, "Print the findings as CSV").Exclude(json);

@@ -49,6 +49,12 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(analyze("--check", "error", GOLDEN / "linux-rxe-5-rnr.pcap").returncode, 0)
         self.assertEqual(analyze("--check", "bad", LOSSES).returncode, 2)
 
+    def test_a_capture_of_nothing_does_not_look_well(self):
+        nothing = ("-f", "host 10.9.9.9", GOLDEN / "linux-rxe-1.pcap")
+        self.assertIn(b"There is no RoCEv2 packet to judge", analyze(*nothing).stdout)
+        self.assertEqual(analyze(*nothing).returncode, 0)
+        self.assertEqual(analyze("--check", "error", *nothing).returncode, 1)
+
     def test_packed_files_and_pipes_say_the_same(self):
         text = analyze(LOSSES).stdout
         self.assertEqual(analyze("-", input=LOSSES.read_bytes()).stdout, text)
