@@ -15,6 +15,8 @@
 
 namespace uroce::nic {
 
+bool IsPrivilegedUser(uid_t uid) { return uid == 0 || uid == geteuid(); }
+
 bool Pool::HasRoom(uint64_t held, uint64_t more, bool is_privileged) const {
   const uint64_t most = is_privileged ? size : size - reserve;
   if (used > most || more > most - used) return false;
@@ -100,7 +102,7 @@ void LoginUsers::ReadIfChanged() {
 }
 
 uid_t LoginUsers::Of(uid_t uid) {
-  if (uid == 0 || uid == geteuid()) return uid;
+  if (IsPrivilegedUser(uid)) return uid;
   if (reads_files_) ReadIfChanged();
   const auto next = std::ranges::upper_bound(ranges_, uint64_t{uid}, {}, &Range::begin);
   if (next == ranges_.begin()) return uid;

@@ -23,6 +23,9 @@
 
 namespace uroce::nic {
 
+/// Whether `uid` is root or the daemon's own user, who may take and see all.
+bool IsPrivilegedUser(uid_t uid);
+
 // ---- quotas ----
 
 /// What all users hold of one resource of the daemon. A user may hold at most `share` times as much

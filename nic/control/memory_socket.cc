@@ -23,6 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/base/reply.h"
+#include "nic/base/user_limits.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/resources.h"
 #include "pipeline/datapath/memory/copy_helper.h"
@@ -230,7 +231,7 @@ bool IsInPidNamespace(pid_t pid) {
 /// Whether the lender may send signals to the daemon: it runs as the daemon's own user or as root,
 /// in the daemon's PID and user namespaces. These files need no right to look into the process.
 bool CouldEndDaemon(const Lender& lender) {
-  if (lender.pid == 0 || (lender.user.uid != 0 && lender.user.uid != geteuid())) return false;
+  if (lender.pid == 0 || !IsPrivilegedUser(lender.user.uid)) return false;
   const std::string own = TextOf("/proc/self/uid_map");
   return !own.empty() && IsInPidNamespace(lender.pid) &&
          own == TextOf(absl::StrCat("/proc/", lender.pid, "/uid_map"));

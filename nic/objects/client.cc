@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/objects/client.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/user_limits.h"
 #include "nic/objects/program.h"
 
 namespace uroce::nic {
@@ -25,7 +24,7 @@ std::string CommandName(pid_t pid) {
 
 }  // namespace
 
-bool Peer::is_privileged() const { return uid == 0 || uid == geteuid(); }
+bool Peer::is_privileged() const { return IsPrivilegedUser(uid); }
 
 Client::Client(uint32_t id, const Peer& peer)
     : id_(id), peer_(peer), command_name_(CommandName(peer.pid)) {}

@@ -2,11 +2,11 @@
 #include "nic/objects/program_core.h"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
+#include "nic/base/user_limits.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/resources.h"
 #include "nic/settings/config.h"
@@ -73,7 +73,7 @@ const Limits& ProgramCore::limits() const { return nic_.config().limits; }
 UserAccount& ProgramCore::user() const { return nic_.user(uid_); }
 void ProgramCore::AwaitGrace() const { nic_.workers().AwaitGrace(); }
 
-bool ProgramCore::is_privileged() const { return uid_ == 0 || uid_ == geteuid(); }
+bool ProgramCore::is_privileged() const { return IsPrivilegedUser(uid_); }
 
 datapath::RecordSocket ProgramCore::RecordsOn(const UserSocket& socket) const {
   return {.fd = socket.get(), .pace = &user().wake_pace};

@@ -56,8 +56,6 @@ uint64_t BytesOf(Kind kind) {
   return 0;
 }
 
-bool IsPrivileged(uint32_t uid) { return uid == 0 || uid == geteuid(); }
-
 }  // namespace
 
 Pools::Pools(const Limits& limits, uint64_t mapping_count, uint64_t memory_bytes)
@@ -69,7 +67,7 @@ Pools::Pools(const Limits& limits, uint64_t mapping_count, uint64_t memory_bytes
 
 UserAccount::UserAccount(uint32_t uid, const Limits& limits, Pools& pools, bool copies_others)
     : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
-      memory_rest(std::make_unique<datapath::MemoryRest>(copies_others && !IsPrivileged(uid))),
+      memory_rest(std::make_unique<datapath::MemoryRest>(copies_others && !IsPrivilegedUser(uid))),
       own_bytes{uid, limits.own_bytes_per_user, "--max-own-bytes-per-user", &pools.own_bytes},
       contexts{uid, UINT64_MAX, ""},
       pds{uid, UINT64_MAX, ""},
@@ -87,7 +85,7 @@ UserAccount::UserAccount(uint32_t uid, const Limits& limits, Pools& pools, bool 
          absl::StrCat("--max-", absl::StrReplaceAll(row.setting, {{"_", "-"}}), "-per-user")});
   }
   for (const Kind kind : {Kind::kMr, Kind::kMw}) of(kind).pool = &pools.keys;
-  const bool is_privileged = IsPrivileged(uid);
+  const bool is_privileged = IsPrivilegedUser(uid);
   for (Quota* const quota :
        {&mappings, &memory, &queue_bytes, &own_bytes, &of(Kind::kMr), &of(Kind::kMw)}) {
     quota->is_privileged = is_privileged;
