@@ -290,6 +290,27 @@ TEST(LatenessTest, EachReadThatALaterAnswerPassesOverLostItsAnswer) {
               ElementsAre("loss response psn=6 frame=15 side=responder count=2"));
 }
 
+TEST(LatenessTest, FirstOfTheRestIsNoLateAnswerHoweverSoonItComes) {
+  Reads script;  // The answer to the whole READ has a MIDDLE there.
+  script.Ask(200, 6, 3).Then(220).First(6).Lost().Middle(7).Last(8);
+  script.Ask(225, 7, 2).Then(227).First(7).Last(8);
+  EXPECT_THAT(Faults(script.Finish()), ElementsAre("loss response psn=7 frame=14 side=responder"));
+}
+
+TEST(LatenessTest, AnswerThatTheNextReadsOvertookIsLateAlsoBehindATimeout) {
+  Reads script;
+  script.Ask(200, 6, 3).Ask(201, 9, 1).Then(221).First(6).Ask(68'200, 7, 2);
+  script.Then(68'202).Only(9).Then(68'204).Middle(7);
+  EXPECT_THAT(Faults(script.Finish()), Contains(HasSubstr("reordering response psn=7")));
+}
+
+TEST(LatenessTest, RunOfLateAnswersIsOneToAReadThatWasSentAgainBetween) {
+  Reads script;
+  script.Ask(200, 6, 5).Then(220).First(6).Lost().Middle(7).Middle(9).Last(10);
+  script.Ask(225, 7, 4).Ask(228, 7, 4).Then(230).Middle(7).Middle(8);
+  EXPECT_THAT(Faults(script.Finish()), Not(Contains(HasSubstr("reordering response psn=8"))));
+}
+
 TEST(LatenessTest, IdentificationTellsALateAnswerAlsoALongTimeBehindTheRepeatedRead) {
   StoryScript script(4);
   script.At(200).Read(5, 3).At(220).WithIdentification(5005);

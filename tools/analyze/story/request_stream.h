@@ -177,6 +177,7 @@ class RequestStream {
   void TakeNak(const CapturedPacket& packet);
   void TakeReadResponse(const CapturedPacket& packet);
   void TakeInRound(const CapturedPacket& packet, OutstandingRead& read, PacketMark& mark);
+  static bool BeginsTheRest(const CapturedPacket& packet, const OutstandingRead& read);
   bool IsOfEarlierRound(const CapturedPacket& packet, const OutstandingRead& read) const;
   bool IsTooSoonFor(int64_t time_ns, const OutstandingRead& read) const;
   void TakeInEarlierRound(const CapturedPacket& packet, OutstandingRead& read);

@@ -227,12 +227,15 @@ void RequestStream::TakeReadResponse(const CapturedPacket& packet) {
 }
 
 /// Some responders begin the answer to a READ that asks for the rest by a FIRST or ONLY.
-bool RequestStream::IsOfEarlierRound(const CapturedPacket& packet,
-                                     const OutstandingRead& read) const {
+bool RequestStream::BeginsTheRest(const CapturedPacket& packet, const OutstandingRead& read) {
   const wire::Psn psn = packet.packet.header.psn;
   const bool is_first = wire::InfoOf(packet.packet.header.opcode).Has(Info::kFirst);
-  if (is_first && psn == read.asked && psn != read.first) return false;
-  return IsTooSoonFor(packet.time_ns, read);
+  return is_first && psn == read.asked && psn != read.first;
+}
+
+bool RequestStream::IsOfEarlierRound(const CapturedPacket& packet,
+                                     const OutstandingRead& read) const {
+  return !BeginsTheRest(packet, read) && IsTooSoonFor(packet.time_ns, read);
 }
 
 /// An answer to what was asked for last cannot come so soon.
@@ -285,8 +288,8 @@ void RequestStream::TakeInRound(const CapturedPacket& packet, OutstandingRead& r
     read.passed_over = {};
   }
   // It is one to the time before, which was missing.
-  const bool is_too_soon =
-      read.request.sends > 1 && round_trip().IsTooSoon(packet.time_ns - read.asked_ns);
+  const bool is_too_soon = read.request.sends > 1 && !BeginsTheRest(packet, read) &&
+                           round_trip().IsTooSoon(packet.time_ns - read.asked_ns);
   if (ahead == 0 && is_too_soon && highest_mark_.valid() && recovery_.HoldsForLost(psn)) {
     recovery_.OnLateAnswer(psn);
     ReportReordering(packet, highest_mark_.frame, 0, LostWhat::kResponse);
@@ -338,7 +341,7 @@ bool RequestStream::IsRunBehind(const PacketMark& answer) {
 
 /// It answers the READ or atomic before it was asked again: the answer to that cannot come so soon.
 bool RequestStream::IsLateAnswer(const CapturedPacket& packet, const OutstandingRead& read) const {
-  if (!read.passed_over.valid()) return false;
+  if (!read.passed_over.valid() || BeginsTheRest(packet, read)) return false;
   if (response_ids_.rises())
     return IsBefore(packet.identification, read.passed_over.identification);
   return round_trip().IsTooSoon(packet.time_ns - read.asked_ns);
