@@ -51,10 +51,9 @@ std::string WorstText(const Report& report) {
 
 std::string FramesLine(const Report& report) {
   const CaptureTotals& totals = report.analysis->totals();
-  std::string text =
-      absl::StrCat(Plural(totals.frames, "frame", "frames"), " (", BytesText(totals.bytes), ") in ",
-                   TimeText(totals.last_ns - totals.first_ns), ", ", PacketCount(report),
-                   " of them RoCEv2");
+  std::string text = absl::StrCat(
+      Plural(totals.frames, "frame", "frames"), " (", BytesText(totals.bytes), ") in ",
+      TimeText(totals.last_ns - totals.first_ns), ", ", PacketCount(report), " of them RoCEv2");
   if (totals.mads != 0) absl::StrAppend(&text, ", ", totals.mads, " to queue pairs 1");
   if (totals.cut != 0) absl::StrAppend(&text, ", ", totals.cut, " cut by the capture");
   return text;
