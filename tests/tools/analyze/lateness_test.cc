@@ -311,6 +311,44 @@ TEST(LatenessTest, RunOfLateAnswersIsOneToAReadThatWasSentAgainBetween) {
   EXPECT_THAT(Faults(script.Finish()), Not(Contains(HasSubstr("reordering response psn=8"))));
 }
 
+TEST(LatenessTest, ReadThatComesSoonerBehindAnAnswerThanItsRequesterReactsCrossedIt) {
+  Quiet script(0);  // At the responder: it answers within 1 us, and the requester reacts in 20 us.
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t psn = 1 + 2 * i;
+    script.At(100 + i * 100).Unseen().Send(psn).Send(psn + 1).Nak(psn);
+    script.At(122 + i * 100).Send(psn).Send(psn + 1).Ack(psn + 1);
+  }
+  script.At(1'000).Read(9, 1).Response(Opcode::kReadResponseOnly, 9, 1024);
+  const auto answer_rest = [&] {
+    script.Response(Opcode::kReadResponseMiddle, 11, 1024);
+    script.Response(Opcode::kReadResponseLast, 12, 1024);
+  };
+  script.At(2'000).Read(10, 3).Response(Opcode::kReadResponseFirst, 10, 1024);
+  answer_rest();  // The responder's 11 is lost behind the point, and its second 11 is not.
+  script.At(2'023).Read(11, 2);
+  answer_rest();
+  script.At(2'028).Read(11, 2);
+  answer_rest();
+  EXPECT_THAT(Faults(script.Finish()), Contains(HasSubstr("loss response")).Times(1));
+}
+
+TEST(LatenessTest, PieceThatIsAskedForAgainWithinARoundTripWasLostOnce) {
+  Reads script;
+  script.Ask(200, 6, 5).Then(220).First(6).Lost().Middle(7).Middle(8).Lost().Middle(9).Last(10);
+  script.Ask(225, 7, 1).Ask(226, 9, 1).Ask(230, 7, 1).Then(246).Only(7).Only(9).Only(7);
+  EXPECT_THAT(Faults(script.Finish()), ElementsAre("loss response psn=7 frame=15 side=responder",
+                                                   "loss response psn=9 frame=16 side=responder"));
+}
+
+TEST(LatenessTest, PieceOfARestThatWasAskedForWasLostToo) {
+  Reads script;
+  script.Ask(200, 6, 5).Then(220).First(6).Lost().Middle(7).Middle(8).Middle(9).Last(10);
+  script.Ask(230, 7, 4).Then(250).First(7).Lost().Middle(8).Middle(9).Last(10);
+  script.Ask(260, 8, 1).Then(280).Only(8);
+  EXPECT_THAT(Faults(script.Finish()), ElementsAre("loss response psn=7 frame=16 side=responder",
+                                                   "loss response psn=8 frame=20 side=responder"));
+}
+
 TEST(LatenessTest, IdentificationTellsALateAnswerAlsoALongTimeBehindTheRepeatedRead) {
   StoryScript script(4);
   script.At(200).Read(5, 3).At(220).WithIdentification(5005);
