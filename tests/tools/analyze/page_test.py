@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""page_test.py UROCE [SCREENSHOT]: the page of `uroce analyze --html` in headless Chromium: it
-loads without a network and without an error, draws, zooms, and shows frames under the pointer."""
+"""page_test.py UROCE [PICTURE]: the page of `uroce analyze --html` in headless Chromium: it loads
+without a network and without an error, draws, zooms, and shows frames under the pointer. PICTURE,
+such as docs/guide/analyze.png, gets the page of what a sender with go-back-N sees of losses."""
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ sys.path.insert(0, str(ROOT / "tests/tools"))
 import pages  # noqa: E402
 
 LOSSES = ROOT / "tests/golden/linux-rxe-4-loss.pcap"
-UROCE, SCREENSHOT = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+UROCE, PICTURE = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
 
 # The place of a coloured pixel of the graph; axes are grey.
 A_POINT = """
@@ -41,9 +42,19 @@ return [pixels, squares];
 """
 
 
+# The scenario "loss", shorter, with more losses.
+LOSSY = ["--once", "--set", "network.loss=0.004", "--set", "duration=600us", "--set",
+         "warm_up=0us", "--set", "nic.ack_timeout=200us"]
+
+
 def make(page):
     subprocess.run([UROCE, "analyze", "--html", page, LOSSES], check=True,
                    stdout=subprocess.DEVNULL)
+    simulated = page.with_name("simulated.html")
+    subprocess.run([UROCE, "sim", "loss", *LOSSY, "--pcap", "h3=h3.pcapng"], check=True,
+                   cwd=page.parent, stdout=subprocess.DEVNULL)
+    subprocess.run([UROCE, "analyze", "--html", simulated, "h3.pcapng"], check=True,
+                   cwd=page.parent, stdout=subprocess.DEVNULL)
 
 
 def check(driver, page):
@@ -54,8 +65,6 @@ def check(driver, page):
         if "NAK" in row.text:
             row.click()
             break
-    if SCREENSHOT:
-        driver.save_screenshot(SCREENSHOT)
     assert pages.zoom(driver, "sequence"), "the wheel does not zoom"
     driver.find_element("id", "reset").click()
     # All of the capture is in sight: NAKs are, and hide nothing behind them.
@@ -65,6 +74,12 @@ def check(driver, page):
     pages.point_at(driver, "sequence", *driver.execute_script(A_POINT))
     text = driver.find_element("id", "hover").text
     assert text.startswith("frame "), "no frame under the pointer"
+    if PICTURE:
+        driver.set_window_size(1000, 1030)
+    pages.load(driver, page.with_name("simulated.html"), ("sequence", "rate", "flight"))
+    assert "go-back-N" in driver.find_element("tag name", "body").text
+    if PICTURE:
+        driver.save_screenshot(PICTURE)
 
 
 if __name__ == "__main__":
