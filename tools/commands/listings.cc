@@ -24,6 +24,7 @@
 #include "tools/views/dump_view.h"
 #include "tools/views/listing.h"
 #include "tools/views/rates.h"
+#include "tools/views/stat_page.h"
 #include "tools/views/terminal.h"
 
 namespace uroce::tools {
@@ -94,9 +95,27 @@ int WatchStat(const std::string& socket_path, const ListingFlags& flags) {
   }
 }
 
+/// Writes a page of the counters once; with --watch, again after each look.
+int WriteStatPages(const std::string& socket_path, const ListingFlags& flags) {
+  DumpClient daemon(socket_path);
+  StatPage page(flags.html, flags.library);
+  while (true) {
+    const absl::StatusOr<std::string> json = daemon.Fetch(UROCE_DUMP_STAT);
+    if (!json.ok()) return Report(json.status());
+    const absl::Time now = absl::Now();
+    const absl::StatusOr<std::string> line =
+        RenderJson(ListingOf(UROCE_DUMP_STAT), *json, flags.render.select, now, /*is_line=*/true);
+    if (!line.ok()) return Report(line.status());
+    if (absl::Status status = page.Add(*line, now); !status.ok()) return Report(status);
+    if (flags.watch_s == 0) return 0;
+    daemon.Await(flags.watch_s);
+  }
+}
+
 int List(const std::string& socket_path, ListingFlags& flags, uroce_dump_what what) {
   const absl::Status status = TakeFilters(socket_path, flags.filters, what, flags.render.select);
   if (!status.ok()) return Report(status);
+  if (!flags.html.empty()) return WriteStatPages(socket_path, flags);
   return what == UROCE_DUMP_STAT ? WatchStat(socket_path, flags)
                                  : WatchDump(socket_path, flags, what);
 }
@@ -172,6 +191,11 @@ void AddListings(const Command& app, Invocation& invocation) {
   const Command stat = add("stat", "Counters of the devices", UROCE_DUMP_STAT);
   stat.AddFlag("-a,--all", flags->render.all, "Counters that are zero, too");
   stat.AddFlag("--workers", flags->render.workers, "What each worker and the control thread do");
+  stat.AddValue("--html", flags->html,
+                "Write a page to this file, which opens without a network; with --watch again "
+                "after each look, with graphs of what changed");
+  stat.AddValue("--d3", flags->library,
+                "The library d3 for --html, if not that of Debian's libjs-d3");
   add("qp", "Queue pairs", UROCE_DUMP_QP);
   add("cq", "Completion queues", UROCE_DUMP_CQ);
   add("mr", "Memory regions", UROCE_DUMP_MR);

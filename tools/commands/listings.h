@@ -21,6 +21,8 @@ struct ListingFlags {
   bool json = false;
   RenderOptions render;
   double watch_s = 0;                ///< 0: once.
+  std::string html;                  ///< Of counters: the page to write; "": none.
+  std::string library;               ///< The library d3 of that page; "": where Debian has it.
   std::vector<std::string> filters;  ///< pid=, qpn=, device=.
 };
 

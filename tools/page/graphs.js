@@ -93,6 +93,63 @@ const graphs = (function () {
     }
   }
 
+  // A line over time: at most two points for each pixel, the least and the most of its values.
+  function drawLine(at, time, scale, line, times) {
+    const { pen } = at;
+    pen.strokeStyle = line.color;
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    let column = null, low = 0, high = 0;
+    const flush = () => {
+      if (column === null) return;
+      pen.lineTo(column, scale(low));
+      if (high !== low) pen.lineTo(column, scale(high));
+    };
+    line.values.forEach((value, i) => {
+      const px = Math.round(time(times[i]));
+      if (px !== column) {
+        flush();
+        column = px;
+        low = high = value;
+      }
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    });
+    flush();
+    pen.stroke();
+  }
+
+  // A graph of lines, each with a name, a colour and a value for each of the times (ns); `x` has
+  // the domain of what is in sight.
+  function lines(id, its, x, times, text) {
+    const at = area(id);
+    const time = d3.scale.linear().domain(x.domain()).range([MARGIN.left, at.width - MARGIN.right]);
+    const [from, to] = x.domain().map((ns) => d3.bisectLeft(times, ns));
+    const most = d3.max(its, (line) => d3.max(line.values.slice(Math.max(0, from - 1), to + 1))) || 1;
+    const scale = d3.scale.linear().domain([0, most * 1.05]).range([at.height - MARGIN.bottom, MARGIN.top]);
+    axes(at, time, scale, timeText, text);
+    for (const line of its) drawLine(at, time, scale, line, times);
+    at.pen.restore();
+  }
+
+  // Shows the values of the lines, which `linesOf` gives, at the time under the pointer.
+  function hover(id, linesOf, x, times, text) {
+    const canvas = byId(id), label = byId(id + "-hover");
+    canvas.addEventListener("mousemove", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const px = event.clientX - box.left, ns = x.invert(px);
+      const behind = d3.bisectLeft(times, ns);
+      const index = behind > 0 && ns - times[behind - 1] < times[behind] - ns ? behind - 1 : behind;
+      label.hidden = !linesOf().some((line) => line.values[index] !== undefined);
+      if (label.hidden) return;
+      label.textContent = [timeText(times[index])].concat(
+        linesOf().map((line) => line.name + ": " + text(line.values[index]))).join("\n");
+      label.style.left = Math.min(px + 12, box.width - 260) + "px";
+      label.style.top = "12px";
+    });
+    canvas.addEventListener("mouseleave", () => { label.hidden = true; });
+  }
+
   const report = JSON.parse(byId("report").textContent);
-  return { MARGIN, byId, timeText, area, axes, logScale, cell, heads, legend, report };
+  return { MARGIN, byId, timeText, area, axes, logScale, cell, heads, legend, lines, hover, report };
 })();

@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "tests/tools"))
 import pages  # noqa: E402
 
 LOSSES = ROOT / "tests/golden/linux-rxe-4-loss.pcap"
-UROCE, PICTURE = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+UROCE, PICTURE = Path(sys.argv[1]).resolve(), sys.argv[2] if len(sys.argv) > 2 else None
 
 # The place of a coloured pixel of the graph; axes are grey.
 A_POINT = """

@@ -11,6 +11,7 @@
   const rateText = (bps) => d3.format(".3s")(bps) + "b/s";
   const bytesText = (bytes) => d3.format(".3s")(bytes) + "B";
 
+  const times = series.goodput_bps.map((_, i) => (i + 1) * series.interval_ns);
   // The lines of a graph over time: a name, a colour and values, one for each interval.
   const rates = [{ name: "all", color: "#222", values: series.goodput_bps }].concat(
     series.flows.slice(0, MOST_LINES).map((flow, i) => (
@@ -18,46 +19,9 @@
   const queues = results.links.filter((link) => link.queue_bytes).slice(0, MOST_LINES).map(
     (link, i) => ({ name: link.name, color: COLORS[i % COLORS.length], values: link.queue_bytes }));
 
-  // At most two points for each pixel: the least and the most of its values.
-  function drawLine(at, time, scale, line) {
-    const { pen } = at;
-    pen.strokeStyle = line.color;
-    pen.lineWidth = 1.5;
-    pen.beginPath();
-    let column = null, low = 0, high = 0;
-    const flush = () => {
-      if (column === null) return;
-      pen.lineTo(column, scale(low));
-      if (high !== low) pen.lineTo(column, scale(high));
-    };
-    line.values.forEach((value, i) => {
-      const px = Math.round(time((i + 1) * series.interval_ns));
-      if (px !== column) {
-        flush();
-        column = px;
-        low = high = value;
-      }
-      low = Math.min(low, value);
-      high = Math.max(high, value);
-    });
-    flush();
-    pen.stroke();
-  }
-
-  function drawLines(id, lines, text) {
-    const at = area(id);
-    const time = d3.scale.linear().domain(x.domain()).range([MARGIN.left, at.width - MARGIN.right]);
-    const [from, to] = x.domain().map((ns) => Math.round(ns / series.interval_ns) - 1);
-    const most = d3.max(lines, (line) => d3.max(line.values.slice(Math.max(0, from), to + 2))) || 1;
-    const scale = d3.scale.linear().domain([0, most * 1.05]).range([at.height - MARGIN.bottom, MARGIN.top]);
-    axes(at, time, scale, timeText, text);
-    for (const line of lines) drawLine(at, time, scale, line);
-    at.pen.restore();
-  }
-
   function drawTimes() {
-    drawLines("rate", rates, rateText);
-    drawLines("queue", queues, bytesText);
+    graphs.lines("rate", rates, x, times, rateText);
+    graphs.lines("queue", queues, x, times, bytesText);
   }
 
   // Which part of all flows took at most so long.
@@ -87,22 +51,6 @@
     zoom.x(x);
     for (const id of ["rate", "queue"]) d3.select("#" + id).call(zoom);
     drawAll();
-  }
-
-  function hover(id, lines, text) {
-    const canvas = byId(id), label = byId(id + "-hover");
-    canvas.addEventListener("mousemove", (event) => {
-      const box = canvas.getBoundingClientRect();
-      const px = event.clientX - box.left;
-      const index = Math.round(x.invert(px) / series.interval_ns) - 1;
-      label.hidden = !lines.some((line) => line.values[index] !== undefined);
-      if (label.hidden) return;
-      label.textContent = [timeText((index + 1) * series.interval_ns)].concat(
-        lines.map((line) => line.name + ": " + text(line.values[index]))).join("\n");
-      label.style.left = Math.min(px + 12, box.width - 260) + "px";
-      label.style.top = "12px";
-    });
-    canvas.addEventListener("mouseleave", () => { label.hidden = true; });
   }
 
   function row(table, texts) {
@@ -161,8 +109,8 @@
   graphs.legend("rate-legend", rates.map((line) => [line.name, line.color]));
   graphs.legend("queue-legend", queues.map((line) => [line.name, line.color]));
   byId("distributions").hidden = results.time_distribution_us.length === 0;
-  hover("rate", rates, rateText);
-  hover("queue", queues, bytesText);
+  graphs.hover("rate", () => rates, x, times, rateText);
+  graphs.hover("queue", () => queues, x, times, bytesText);
   byId("reset").onclick = show;
   window.addEventListener("resize", drawAll);
   show();
