@@ -115,7 +115,12 @@ int WriteStatPages(const std::string& socket_path, const ListingFlags& flags) {
 int List(const std::string& socket_path, ListingFlags& flags, uroce_dump_what what) {
   const absl::Status status = TakeFilters(socket_path, flags.filters, what, flags.render.select);
   if (!status.ok()) return Report(status);
-  if (!flags.html.empty()) return WriteStatPages(socket_path, flags);
+  if (!flags.html.empty()) {
+    if (!flags.json && !flags.render.workers && !flags.render.all) {
+      return WriteStatPages(socket_path, flags);
+    }
+    return Report(absl::InvalidArgumentError("--html excludes --json, --workers and --all"));
+  }
   return what == UROCE_DUMP_STAT ? WatchStat(socket_path, flags)
                                  : WatchDump(socket_path, flags, what);
 }

@@ -3,6 +3,7 @@
 the kernel has too: without them they see endpoints, and have no address to listen at."""
 import re
 import unittest
+from functools import partial
 
 from labs.lab import WireLab, next_port
 from labs.process import Failed, wait_until
@@ -23,11 +24,8 @@ def pingpong(lab, provider, address):
     family = ["-6"] if ":" in address else []
     program = ["stdbuf", "-oL",
                "fi_pingpong", *family, "-p", provider, "-e", KINDS[provider], "-I", 100, "-c"]
-    if provider == "verbs":
-        outputs = lab.run_pair([*program, "-B", port], [*program, "-P", port, address], port)
-    else:
-        outputs = run_until_both_are_done(
-            lab, [*program, "-B", port], [*program, "-P", port, address], port)
+    run = lab.run_pair if provider == "verbs" else partial(run_until_both_are_done, lab)
+    outputs = run([*program, "-B", port], [*program, "-P", port, address], port)
     for output in outputs:
         if not IS_DONE.search(output):
             raise AssertionError(f"{provider} at {address}: {output}")
@@ -37,8 +35,9 @@ def run_until_both_are_done(lab, server_program, client_program, port):
     """Runs a pair until both have printed their last row, and returns what they said. How they end
     says nothing of the NIC: ofi_rxm destroys its queue pair when the peer has left, before it has
     polled all, and ibv_destroy_qp removes the CQEs of the queue pair, as it does with adapters
-    (docs/protocol/verbs-semantics.md, section 6). Then the last work request seems flushed, or the
-    last message is waited for without an end, where the program had to wait for a CPU."""
+    (docs/protocol/verbs-semantics.md, section 6). Where the program had to wait for a CPU just
+    then, ofi_rxm reports the last work request as flushed, or the program waits for the last
+    message without an end."""
     programs = [lab.a.start(*server_program)]
     try:
         wait_until(lambda: not programs[0].running() or lab.a.is_listening(programs[0], port),

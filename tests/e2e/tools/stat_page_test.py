@@ -66,6 +66,13 @@ class StatPageTest(unittest.TestCase):
             self.skipTest(done.stdout)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_flags_that_a_page_excludes(self):
+        for flag in ("--json", "--workers", "--all"):
+            with self.subTest(flag=flag):
+                status, output = run_status(self.lab.a.uroce("stat", flag, "--html", self.page))
+                self.assertEqual(status, 2)
+                self.assertIn("--html excludes", output)
+
     def test_files_that_cannot_be_written_or_read(self):
         for flags, word in ((("--html", "/nowhere/stat.html"), "/nowhere/stat.html"),
                             (("--html", self.page, "--d3", "/nowhere/d3.js"), "/nowhere/d3.js")):

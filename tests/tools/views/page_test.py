@@ -30,6 +30,7 @@ def check(driver, page):
     rows = {row.text.split()[0]: row.text.split() for row in
             driver.find_elements("css selector", "#counters tr")[1:]}
     assert len(rows["port_xmit_bytes"]) == 4, rows
+    assert "fault_transmit.dropped" in rows or "fault_receive.dropped" in rows, rows
     if SCREENSHOT:
         driver.save_screenshot(SCREENSHOT)
     assert pages.zoom(driver, "events"), "the wheel does not zoom"

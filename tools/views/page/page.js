@@ -16,10 +16,22 @@
   const countText = (count) => d3.format(".3s")(count) + "/s";
   let rates = [], events = [];
 
-  // The counters of a device in a look; a daemon may lose a device and get another one.
+  // What goes up and down is no counter.
+  const GAUGES = ["queue_pairs", "rate_bps", "delay_ns", "queue_bytes", "peak_queue_bytes"];
+
+  // The counters of a device in a look, those of its faults and of its link with the name of their
+  // group; a daemon may lose a device and get another one.
   function countersOf(look) {
-    const found = look.stat.devices.find((device) => device.name === byId("device").value);
-    return found ? found.counters : {};
+    const found = look.stat.devices.find((device) => device.name === byId("device").value) || {};
+    const counters = {};
+    for (const [group, its] of Object.entries(found)) {
+      if (its === null || typeof its !== "object" || Array.isArray(its)) continue;
+      for (const [name, value] of Object.entries(its)) {
+        if (typeof value !== "number" || GAUGES.includes(name)) continue;
+        counters[group === "counters" ? name : group + "." + name] = value;
+      }
+    }
+    return counters;
   }
 
   // By how much a counter rose to the look; one that fell is of a daemon that began again.
@@ -69,9 +81,9 @@
 
   function choose() {
     const last = countersOf(looks[looks.length - 1]);
-    const names = Object.keys(last).filter((name) => typeof last[name] === "number" && last[name] !== 0);
+    const names = Object.keys(last).filter((name) => last[name] !== 0);
     rates = BITS.map(([label, name], i) => line(label, COLORS[i], name, 8));
-    const told = names.filter((name) => !TRAFFIC.test(name) && name !== "queue_pairs" && rise(name) !== 0);
+    const told = names.filter((name) => !TRAFFIC.test(name) && rise(name) !== 0);
     told.sort((a, b) => rise(b) - rise(a));
     events = told.slice(0, MOST_LINES).map((name, i) => line(name, COLORS[i], name, 1));
     graphs.legend("rate-legend", rates.map((one) => [one.name, one.color]));
