@@ -127,6 +127,112 @@ template <bool copies>
   return Reduce128(head.accumulator) ^ head.beyond;
 }
 
+/// The source of the next block, and the destination of its copy.
+struct Stream {
+  uint8_t* destination;
+  const uint8_t* source;
+};
+
+template <bool copies>
+[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline __m128i Next128(Stream& stream) {
+  const __m128i block = Load128(stream.source);
+  stream.source += 16;
+  if constexpr (copies) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(stream.destination), block);
+    stream.destination += 16;
+  }
+  return block;
+}
+
+/// The sum of what was taken from a stream, and the number of blocks of 16 bytes behind it.
+struct Begun {
+  __m128i sum;
+  size_t blocks = 0;
+};
+
+/// Takes the first block of `length` >= 16 bytes, and the second one if there is one, which takes
+/// the part of the state that does not fit into a first block of less than four bytes.
+template <bool copies>
+[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline Begun Begin(uint32_t state,
+                                                                        Stream& stream,
+                                                                        size_t length) {
+  const size_t head_bytes = (length - 1) % 16 + 1;
+  const size_t blocks = (length - head_bytes) / 16;
+  Stream first = stream;
+  const Head head = FirstBlock(Next128<copies>(first), state, head_bytes);
+  if (blocks == 0) return {.sum = head.accumulator};
+  stream.source += head_bytes;
+  if constexpr (copies) stream.destination += head_bytes;
+  const __m128i carry = _mm_xor_si128(Fold128(head.accumulator, Constant128(Over(16))),
+                                      _mm_cvtsi32_si128(static_cast<int>(head.beyond)));
+  return {.sum = _mm_xor_si128(carry, Next128<copies>(stream)), .blocks = blocks - 1};
+}
+
+/// Takes all blocks that the mask reaches, at most five.
+[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline Begun BeginMasked(
+    uint32_t state, Stream& stream, size_t length, const HeaderMask& mask) {
+  const __m128i by16 = Constant128(Over(16));
+  const size_t head_bytes = (length - 1) % 16 + 1;
+  const uint8_t* bits = mask.bytes.data();
+  const __m128i first = _mm_or_si128(Load128(stream.source), Load128(bits));
+  const Head head = FirstBlock(first, state, head_bytes);
+  Begun begun = {.sum = head.accumulator, .blocks = (length - head_bytes) / 16};
+  stream.source += head_bytes;
+  bits += head_bytes;
+  __m128i beyond = _mm_cvtsi32_si128(static_cast<int>(head.beyond));
+  for (size_t left = begun.blocks < 4 ? begun.blocks : 4; left > 0; --left, bits += 16) {
+    const __m128i block = _mm_or_si128(Next128<false>(stream), Load128(bits));
+    begun.sum = _mm_xor_si128(_mm_xor_si128(Fold128(begun.sum, by16), beyond), block);
+    beyond = _mm_setzero_si128();
+    --begun.blocks;
+  }
+  return begun;
+}
+
+/// Takes groups of four of the `blocks` >= 4; up to three are left.
+template <bool copies>
+[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline __m128i FoldFours(__m128i sum,
+                                                                              Stream& stream,
+                                                                              size_t& blocks) {
+  const __m128i by64 = Constant128(Over(64));
+  __m128i a = _mm_xor_si128(Fold128(sum, Constant128(Over(16))), Next128<copies>(stream));
+  __m128i b = Next128<copies>(stream);
+  __m128i c = Next128<copies>(stream);
+  __m128i d = Next128<copies>(stream);
+  for (blocks -= 4; blocks >= 4; blocks -= 4) {
+    a = _mm_xor_si128(Fold128(a, by64), Next128<copies>(stream));
+    b = _mm_xor_si128(Fold128(b, by64), Next128<copies>(stream));
+    c = _mm_xor_si128(Fold128(c, by64), Next128<copies>(stream));
+    d = _mm_xor_si128(Fold128(d, by64), Next128<copies>(stream));
+  }
+  a = Fold128(a, Constant128(Over(48)));
+  b = Fold128(b, Constant128(Over(32)));
+  c = Fold128(c, Constant128(Over(16)));
+  return _mm_xor_si128(_mm_xor_si128(a, b), _mm_xor_si128(c, d));
+}
+
+/// The register after the last blocks of a stream. Two sums, of every other block, halve the chain
+/// of products that wait for each other.
+template <bool copies>
+[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline uint32_t Finish(Begun begun,
+                                                                            Stream& stream) {
+  const __m128i by16 = Constant128(Over(16));
+  const __m128i by32 = Constant128(Over(32));
+  __m128i sum = begun.sum;
+  if (begun.blocks >= 8) sum = FoldFours<copies>(sum, stream, begun.blocks);
+  if (begun.blocks % 2 != 0) {
+    sum = _mm_xor_si128(Fold128(sum, by16), Next128<copies>(stream));
+  }
+  if (begun.blocks < 2) return Reduce128(sum);
+  __m128i a = _mm_xor_si128(Fold128(sum, by16), Next128<copies>(stream));
+  __m128i b = Next128<copies>(stream);
+  for (size_t pairs = begun.blocks / 2 - 1; pairs > 0; --pairs) {
+    a = _mm_xor_si128(Fold128(a, by32), Next128<copies>(stream));
+    b = _mm_xor_si128(Fold128(b, by32), Next128<copies>(stream));
+  }
+  return Reduce128(_mm_xor_si128(Fold128(a, by16), b));
+}
+
 }  // namespace
 }  // namespace uroce::wire::fold
 
@@ -137,87 +243,37 @@ using fold::Constant128;
 using fold::Distance;
 using fold::Fold128;
 using fold::Over;
+using fold::Stream;
 
 // 128 bits: four blocks of 16 bytes at a time.
 namespace pclmul128 {
-
-/// The source of the next block, and the destination of its copy.
-struct Stream {
-  uint8_t* destination;
-  const uint8_t* source;
-};
-
-template <bool copies>
-[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline __m128i Next(Stream& stream) {
-  const __m128i block = fold::Load128(stream.source);
-  stream.source += 16;
-  if constexpr (copies) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(stream.destination), block);
-    stream.destination += 16;
-  }
-  return block;
-}
-
-/// Takes groups of four of the `blocks` >= 4; up to three are left. `first` is loaded already.
-template <bool copies>
-[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline __m128i FoldMany(__m128i first,
-                                                                             Stream& stream,
-                                                                             size_t& blocks) {
-  const __m128i by64 = Constant128(Over(64));
-  __m128i a = first;
-  __m128i b = Next<copies>(stream);
-  __m128i c = Next<copies>(stream);
-  __m128i d = Next<copies>(stream);
-  for (blocks -= 4; blocks >= 4; blocks -= 4) {
-    a = _mm_xor_si128(Fold128(a, by64), Next<copies>(stream));
-    b = _mm_xor_si128(Fold128(b, by64), Next<copies>(stream));
-    c = _mm_xor_si128(Fold128(c, by64), Next<copies>(stream));
-    d = _mm_xor_si128(Fold128(d, by64), Next<copies>(stream));
-  }
-  a = Fold128(a, Constant128(Over(48)));
-  b = Fold128(b, Constant128(Over(32)));
-  c = Fold128(c, Constant128(Over(16)));
-  return _mm_xor_si128(_mm_xor_si128(a, b), _mm_xor_si128(c, d));
-}
 
 template <bool copies>
 [[gnu::target("sse4.1,pclmul")]] uint32_t Run(uint32_t state, uint8_t* destination,
                                               const uint8_t* source, size_t length) {
   if (length == 0) return state;
   if (length < 16) return fold::UpdateShort<copies>(state, destination, source, length);
-  const __m128i by16 = Constant128(Over(16));
-  const size_t head_bytes = (length - 1) % 16 + 1;
-  size_t blocks = (length - head_bytes) / 16;
   Stream stream = {.destination = destination, .source = source};
-  const fold::Head head = fold::FirstBlock(Next<copies>(stream), state, head_bytes);
-  if (blocks == 0) return fold::Reduce128(head.accumulator);
-  stream.source = source + head_bytes;
-  if constexpr (copies) stream.destination = destination + head_bytes;
-  const __m128i beyond = _mm_cvtsi32_si128(static_cast<int>(head.beyond));
-  __m128i sum =
-      _mm_xor_si128(_mm_xor_si128(Fold128(head.accumulator, by16), beyond), Next<copies>(stream));
-  if (blocks >= 8) {
-    sum = FoldMany<copies>(sum, stream, blocks);
-  } else {
-    --blocks;
-  }
-  for (; blocks > 0; --blocks) sum = _mm_xor_si128(Fold128(sum, by16), Next<copies>(stream));
-  return fold::Reduce128(sum);
+  const fold::Begun begun = fold::Begin<copies>(state, stream, length);
+  return fold::Finish<copies>(begun, stream);
 }
 
 uint32_t Update(uint32_t state, const uint8_t* source, size_t length) {
   return Run<false>(state, nullptr, source, length);
 }
 
+[[gnu::target("sse4.1,pclmul")]] uint32_t Masked(uint32_t state, const uint8_t* source,
+                                                 size_t length, const HeaderMask& mask) {
+  if (length < 16) return MaskedThroughCopy<Update>(state, source, length, mask);
+  Stream stream = {.destination = nullptr, .source = source};
+  const fold::Begun begun = fold::BeginMasked(state, stream, length, mask);
+  return fold::Finish<false>(begun, stream);
+}
+
 }  // namespace pclmul128
 
 // 256 bits: steps of four vectors of 32 bytes, then blocks of 16.
 namespace vpclmul256 {
-
-struct Stream {
-  uint8_t* destination;
-  const uint8_t* source;
-};
 
 template <bool copies>
 [[gnu::target("avx2,vpclmulqdq,pclmul"), gnu::always_inline]] inline __m256i Next(Stream& stream) {
@@ -226,18 +282,6 @@ template <bool copies>
   if constexpr (copies) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(stream.destination), block);
     stream.destination += 32;
-  }
-  return block;
-}
-
-template <bool copies>
-[[gnu::target("avx2,vpclmulqdq,pclmul"), gnu::always_inline]] inline __m128i Next128(
-    Stream& stream) {
-  const __m128i block = fold::Load128(stream.source);
-  stream.source += 16;
-  if constexpr (copies) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(stream.destination), block);
-    stream.destination += 16;
   }
   return block;
 }
@@ -253,12 +297,12 @@ template <bool copies>
                           _mm256_clmulepi64_epi128(value, distance, 0x11));
 }
 
-/// Processes `rounds` >= 1 rounds of 128 bytes, and returns one 16-byte sum. `carry` is added to
-/// the first 16 bytes.
+/// Processes `rounds` >= 1 rounds of 128 bytes, and returns one 16-byte sum.
 template <bool copies>
 [[gnu::target("avx2,vpclmulqdq,pclmul"), gnu::always_inline]] inline __m128i FoldMany(
-    __m128i carry, Stream& stream, size_t rounds) {
+    __m128i sum, Stream& stream, size_t rounds) {
   const __m256i by128 = Constant(Over(128), Over(128));
+  const __m128i carry = Fold128(sum, Constant128(Over(16)));
   __m256i a = _mm256_xor_si256(Next<copies>(stream), _mm256_zextsi128_si256(carry));
   __m256i b = Next<copies>(stream);
   __m256i c = Next<copies>(stream);
@@ -278,34 +322,35 @@ template <bool copies>
 }
 
 template <bool copies>
+[[gnu::target("avx2,vpclmulqdq,pclmul"), gnu::always_inline]] inline uint32_t Rest(
+    fold::Begun begun, Stream& stream) {
+  if (begun.blocks >= 16) {
+    begun.sum = FoldMany<copies>(begun.sum, stream, begun.blocks / 8);
+    begun.blocks %= 8;
+  }
+  return fold::Finish<copies>(begun, stream);
+}
+
+template <bool copies>
 [[gnu::target("avx2,vpclmulqdq,pclmul")]] uint32_t Run(uint32_t state, uint8_t* destination,
                                                        const uint8_t* source, size_t length) {
   if (length == 0) return state;
   if (length < 16) return fold::UpdateShort<copies>(state, destination, source, length);
-  const __m128i by16 = fold::Constant128(Over(16));
-  const size_t head_bytes = (length - 1) % 16 + 1;
-  size_t blocks = (length - head_bytes) / 16;
   Stream stream = {.destination = destination, .source = source};
-  const fold::Head head = fold::FirstBlock(Next128<copies>(stream), state, head_bytes);
-  if (blocks == 0) return fold::Reduce128(head.accumulator);
-  stream.source = source + head_bytes;
-  if constexpr (copies) stream.destination = destination + head_bytes;
-  const __m128i carry = _mm_xor_si128(Fold128(head.accumulator, by16),
-                                      _mm_cvtsi32_si128(static_cast<int>(head.beyond)));
-  __m128i sum;
-  if (blocks >= 16) {
-    sum = FoldMany<copies>(carry, stream, blocks / 8);
-    blocks %= 8;
-  } else {
-    sum = _mm_xor_si128(carry, Next128<copies>(stream));
-    --blocks;
-  }
-  for (; blocks > 0; --blocks) sum = _mm_xor_si128(Fold128(sum, by16), Next128<copies>(stream));
-  return fold::Reduce128(sum);
+  const fold::Begun begun = fold::Begin<copies>(state, stream, length);
+  return Rest<copies>(begun, stream);
 }
 
 uint32_t Update(uint32_t state, const uint8_t* source, size_t length) {
   return Run<false>(state, nullptr, source, length);
+}
+
+[[gnu::target("avx2,vpclmulqdq,pclmul")]] uint32_t Masked(uint32_t state, const uint8_t* source,
+                                                          size_t length, const HeaderMask& mask) {
+  if (length < 16) return MaskedThroughCopy<Update>(state, source, length, mask);
+  Stream stream = {.destination = nullptr, .source = source};
+  const fold::Begun begun = fold::BeginMasked(state, stream, length, mask);
+  return Rest<false>(begun, stream);
 }
 
 }  // namespace vpclmul256
@@ -314,11 +359,6 @@ uint32_t Update(uint32_t state, const uint8_t* source, size_t length) {
 namespace vpclmul512 {
 
 constexpr size_t kBlockBytes = 64;
-
-struct Stream {
-  uint8_t* destination;
-  const uint8_t* source;
-};
 
 template <bool copies>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512vbmi2,vpclmulqdq,pclmul"),
@@ -473,7 +513,7 @@ uint32_t Update(uint32_t state, const uint8_t* source, size_t length) {
 constinit const CrcKernel kVpclmul256CrcKernel = {.name = "vpclmul256",
                                                   .update = vpclmul256::Update,
                                                   .copy = vpclmul256::Run<true>,
-                                                  .masked = MaskedThroughCopy<vpclmul256::Update>};
+                                                  .masked = vpclmul256::Masked};
 
 constinit const CrcKernel kVpclmul512CrcKernel = {.name = "vpclmul512",
                                                   .update = vpclmul512::Update,
@@ -483,7 +523,7 @@ constinit const CrcKernel kVpclmul512CrcKernel = {.name = "vpclmul512",
 constinit const CrcKernel kPclmul128CrcKernel = {.name = "pclmul128",
                                                  .update = pclmul128::Update,
                                                  .copy = pclmul128::Run<true>,
-                                                 .masked = MaskedThroughCopy<pclmul128::Update>};
+                                                 .masked = pclmul128::Masked};
 
 // __builtin_cpu_supports also checks that the operating system saves the register state.
 std::vector<CrcKernel> FindCrcKernels() {
