@@ -201,7 +201,10 @@ uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
     Count(counters_.port_rcv_bytes, TotalBytes({frames, count}));
   }
   has_more_ = count == most;
-  if (own_count_ != 0) count += ReceiveOwn(frames + count);
+  if (own_count_ != 0) [[unlikely]] {
+    count += ReceiveOwn(frames + count);
+    has_more_ |= own_count_ != 0;
+  }
   return count;
 }
 

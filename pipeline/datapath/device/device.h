@@ -293,7 +293,7 @@ class DevicePort {
   /// behind holds them back. Captures see frames once their fate is known: see FrameRecorder.
   uint16_t Receive(rte_mbuf** frames, Nanos now);
   /// Whether frames may wait that the last Receive had no room for.
-  bool has_more() const { return has_more_ || own_count_ != 0; }
+  bool has_more() const { return has_more_; }
 
   /// How many frames may be queued in this turn.
   uint32_t LookForRoom() const;
@@ -385,10 +385,10 @@ class DevicePort {
   std::array<rte_mbuf*, kPending> pending_{};
   uint32_t pending_count_ = 0;
   uint64_t pending_bytes_ = 0;
-  bool has_more_ = false;                  ///< The last burst of the port was full.
-  std::array<rte_mbuf*, kOwnRing> own_{};  // Frames to the device's own address.
+  bool has_more_ = false;  ///< The last burst of the port was full, or own frames were left.
   uint32_t own_head_ = 0;
   uint32_t own_count_ = 0;
+  std::array<rte_mbuf*, kOwnRing> own_{};  // Frames to the device's own address.
 };
 
 /// The ports of one worker. A turn goes through them in the order in which they were added. They

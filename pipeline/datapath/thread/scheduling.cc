@@ -82,8 +82,7 @@ void TimerWheel::Open(const Slot& slot) {
   }
 }
 
-TimerEntry* TimerWheel::PopExpired(Nanos now) {
-  const uint64_t now_tick = static_cast<uint64_t>(now.count()) >> kTickShift;
+TimerEntry* TimerWheel::PopDue(uint64_t now_tick) {
   while (due_ == nullptr) {
     if (now_tick < earliest_tick_) {
       if (now_tick > tick_) tick_ = now_tick;

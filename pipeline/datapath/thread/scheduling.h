@@ -63,7 +63,13 @@ class TimerWheel {
   /// Takes `entry` out if it is filed.
   void Remove(TimerEntry& entry);
   /// One entry whose deadline has passed, no longer filed; null when there is none.
-  TimerEntry* PopExpired(Nanos now);
+  TimerEntry* PopExpired(Nanos now) {
+    const uint64_t now_tick = static_cast<uint64_t>(now.count()) >> kTickShift;
+    if (due_ != nullptr || now_tick >= earliest_tick_) [[unlikely]]
+      return PopDue(now_tick);
+    if (now_tick > tick_) tick_ = now_tick;
+    return nullptr;
+  }
   /// A time not after the earliest deadline; kNever when nothing is filed.
   Nanos NextDeadline() const;
 
@@ -82,6 +88,7 @@ class TimerWheel {
   void Insert(TimerEntry& entry);
   void Unlink(TimerEntry& entry);
   bool FindEarliest(Slot& slot) const;
+  TimerEntry* PopDue(uint64_t now_tick);
   void Open(const Slot& slot);
 
   uint64_t tick_;                        // All slots before it are empty.

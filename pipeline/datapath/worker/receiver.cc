@@ -239,11 +239,11 @@ Receiver::Receiver(const ReceiveContext& context)
 
 bool Receiver::Receive() {
   bool any = false;
-  has_more_ = false;
+  bool has_more = false;
   std::array<rte_mbuf*, DevicePort::kMostReceived> frames;
   for (const auto& port : context_.ports) {
     const uint16_t count = port->Receive(frames.data(), context_.time.now());
-    has_more_ |= port->has_more();
+    has_more |= port->has_more();
     if (count == 0) continue;
     any = true;
     LookAhead ahead(context_.queue_pairs, frames.data(), count);
@@ -256,6 +256,7 @@ bool Receiver::Receive() {
     rte_pktmbuf_free_bulk(frames.data(), done);
     if (port->device().host_link != nullptr) port->device().host_link->Flush();
   }
+  has_more_ = has_more;
   if (context_.cross_worker.workers() != 1) any |= TakeFromOtherWorkers();
   return any;
 }

@@ -21,7 +21,7 @@ class StallWatch {
  public:
   static constexpr Nanos kLong{1'000'000};
   /// A look at the clock for each access would cost a small message a twentieth.
-  static constexpr uint32_t kAccessesPerLook = 4;
+  static constexpr uint32_t kAccessesPerLook = 16;
 
   explicit StallWatch(const TurnTime& time) : time_(time) { AfterSleep(); }
 
