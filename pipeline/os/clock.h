@@ -34,6 +34,12 @@ class CounterTime {
     const int64_t slewed = elapsed < slew_ticks_ ? elapsed : slew_ticks_;
     return base_.time + Nanos(Scaled(elapsed, rate_) + Scaled(slewed, slew_rate_));
   }
+  /// How long `ticks` take.
+  Nanos SpanOf(uint64_t ticks) const { return Nanos(Scaled(static_cast<int64_t>(ticks), rate_)); }
+  /// How many ticks fill `span`, which is not negative.
+  uint64_t TicksIn(Nanos span) const {
+    return static_cast<uint64_t>((static_cast<Wide>(span.count()) << kShift) / rate_);
+  }
   /// Follows the other clock. A reading that is not later than the one before changes nothing.
   void Correct(Reading reading);
 
@@ -64,6 +70,17 @@ class Clock {
   /// Never goes back.
   Nanos Now() const {
     return has_counter_ ? time_.At(cpu::ReadCounter()) : SystemNow(CLOCK_MONOTONIC);
+  }
+  /// Ticks of the counter, or nanoseconds where there is none: a shorter look than Now, for spans.
+  uint64_t Ticks() const {
+    return has_counter_ ? cpu::ReadCounter()
+                        : static_cast<uint64_t>(SystemNow(CLOCK_MONOTONIC).count());
+  }
+  Nanos SpanOf(uint64_t ticks) const {
+    return has_counter_ ? time_.SpanOf(ticks) : Nanos(static_cast<int64_t>(ticks));
+  }
+  uint64_t TicksIn(Nanos span) const {
+    return has_counter_ ? time_.TicksIn(span) : static_cast<uint64_t>(span.count());
   }
   /// The time since 1970. Never goes back, but where the system's clock is set back by
   /// kMostHeld or more; then it follows within kTendInterval, as it follows other changes.

@@ -97,6 +97,13 @@ TEST_F(CounterTimeTest, TicksBeforeTheLastReadingAreJustBefore) {
   EXPECT_NEAR(static_cast<double>((time_.At(ticks_) - time_.At(ticks_ - 300)).count()), 100, 5);
 }
 
+TEST_F(CounterTimeTest, SpansAndTicksAreOneAnotherAtTheRateOfTheCounter) {
+  EXPECT_NEAR(static_cast<double>(time_.SpanOf(kTicksPerSecond).count()), kSecondNs, 10);
+  EXPECT_NEAR(static_cast<double>(time_.TicksIn(Nanos(1'000'000))), kTicksPerSecond / 1000, 1);
+  EXPECT_EQ(time_.SpanOf(0), Nanos(0));
+  EXPECT_EQ(time_.TicksIn(Nanos(0)), 0u);
+}
+
 int64_t SystemNs() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -119,6 +126,17 @@ Reading ReadBoth(const Clock& clock) {
 }
 
 // Pacing, timeouts and round trips of the first second rest on the first calibration.
+TEST(ClockTest, TicksMeasureTheSpansOfTheClock) {
+  const Clock clock;
+  const int64_t before_ns = clock.Now().count();
+  const uint64_t begin = clock.Ticks();
+  while (clock.Ticks() - begin < clock.TicksIn(Nanos(2'000'000))) {
+  }
+  const int64_t span_ns = clock.SpanOf(clock.Ticks() - begin).count();
+  EXPECT_GE(span_ns, 1'999'000);
+  EXPECT_LE(span_ns, clock.Now().count() - before_ns + 1'000);
+}
+
 TEST(ClockTest, ItsRateIsThatOfTheSystemFromTheFirstReadingOn) {
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 50'000'000};
   for (int i = 0; i < 10; ++i) {

@@ -29,8 +29,10 @@ class TurnTime {
   uint64_t number() const { return number_; }
   /// The time of the clock at the call, which is later than `now()`.
   Nanos ReadClock() const { return clock_.Now(); }
+  uint64_t ReadTicks() const { return clock_.Ticks(); }
   /// Says what time it is since 1970, at each call.
   Clock& clock() { return clock_; }
+  const Clock& clock() const { return clock_; }
 
  private:
   Clock clock_;

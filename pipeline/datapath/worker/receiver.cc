@@ -257,7 +257,6 @@ bool Receiver::Receive() {
     if (port->device().host_link != nullptr) port->device().host_link->Flush();
   }
   has_more_ = has_more;
-  if (context_.cross_worker.workers() != 1) any |= TakeFromOtherWorkers();
   return any;
 }
 

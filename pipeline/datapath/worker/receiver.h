@@ -193,13 +193,14 @@ class Receiver {
  public:
   explicit Receiver(const ReceiveContext& context);
 
-  /// Takes a burst from each port, and the frames that other workers have received for this one.
+  /// Takes a burst from each port.
   bool Receive();
-  /// Whether frames may wait that the last Receive has left.
+  /// Takes the frames that other workers have received for this one. Called after Receive.
+  bool TakeFromOtherWorkers();
+  /// Whether frames may wait that the last of these calls have left.
   bool has_more() const { return has_more_; }
 
  private:
-  bool TakeFromOtherWorkers();
   /// True: the frame was kept, for later.
   bool OnFrame(DevicePort& port, rte_mbuf* frame);
   /// Does the same for a frame that is no RoCE packet.

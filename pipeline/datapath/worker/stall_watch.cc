@@ -37,14 +37,14 @@ void StallWatch::Begin() {
     turn_ = time_.number();
     switches_ = Switches();
   }
-  begin_ = time_.ReadClock();
+  begin_ = time_.ReadTicks();
 }
 
 void StallWatch::End(MemoryRest* rest) {
-  const Nanos now = time_.ReadClock();
-  if (now - begin_ < kLong) [[likely]]
+  const uint64_t took = time_.ReadTicks() - begin_;
+  if (!IsLong(took)) [[likely]]
     return;
-  if (HasWaited() && rest != nullptr) rest->Begin(now, now - begin_);
+  if (HasWaited() && rest != nullptr) rest->Begin(time_.ReadClock(), time_.clock().SpanOf(took));
 }
 
 }  // namespace uroce::datapath

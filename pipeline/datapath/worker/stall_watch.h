@@ -21,9 +21,12 @@ class StallWatch {
  public:
   static constexpr Nanos kLong{1'000'000};
   /// A look at the clock for each access would cost a small message a twentieth.
-  static constexpr uint32_t kAccessesPerLook = 16;
+  static constexpr uint32_t kAccessesPerLook = 8;
 
-  explicit StallWatch(const TurnTime& time) : time_(time) { AfterSleep(); }
+  explicit StallWatch(const TurnTime& time)
+      : time_(time), long_ticks_(time.clock().TicksIn(kLong)) {
+    AfterSleep();
+  }
 
   /// A turn has taken `took` until `now`.
   void OnTurn(Nanos took, Nanos now) {
@@ -53,13 +56,17 @@ class StallWatch {
  private:
   void BeginLooks() {
     looked_in_ = time_.number();
-    looked_ = time_.ReadClock();
+    looked_ = time_.ReadTicks();
   }
   void Look() {
-    const Nanos now = time_.ReadClock();
-    const Nanos passed = now - std::exchange(looked_, now);
-    if (passed >= kLong) [[unlikely]]
-      OnLong(passed, time_.now());
+    const uint64_t now = time_.ReadTicks();
+    const uint64_t passed = now - std::exchange(looked_, now);
+    if (IsLong(passed)) [[unlikely]]
+      OnLong(time_.clock().SpanOf(passed), time_.now());
+  }
+  /// The counters of two CPUs differ a little, so a span may be negative.
+  bool IsLong(uint64_t ticks) const {
+    return static_cast<int64_t>(ticks) >= static_cast<int64_t>(long_ticks_);
   }
   void OnLong(Nanos took, Nanos now);
   bool HasWaited();
@@ -67,14 +74,15 @@ class StallWatch {
   void End(MemoryRest* rest);
 
   const TurnTime& time_;
+  const uint64_t long_ticks_;
   bool measures_ = false;
   Nanos measures_until_{0};
   uint32_t accesses_ = 0;   ///< That were not measured.
-  Nanos looked_{0};         ///< After one of these, or before the first one of a turn.
+  uint64_t looked_ = 0;     ///< Ticks after one of these, or before the first one of a turn.
   uint64_t looked_in_ = 0;  ///< The turn.
-  Nanos begin_{0};
-  uint64_t turn_ = 0;     ///< In which `Begin` read `switches_`.
-  int64_t switches_ = 0;  ///< How often the thread had given its CPU up.
+  uint64_t begin_ = 0;      ///< Ticks.
+  uint64_t turn_ = 0;       ///< In which `Begin` read `switches_`.
+  int64_t switches_ = 0;    ///< How often the thread had given its CPU up.
 };
 
 }  // namespace uroce::datapath

@@ -221,6 +221,7 @@ bool Worker::Impl::Turn(Nanos now) {
   busy |= resumption.FinishCopies();
   busy |= resumption.EndKeyWaits();
   busy |= receiver.Receive();
+  if (cross_worker.workers() != 1) busy |= receiver.TakeFromOtherWorkers();
   busy |= ready.TakeDoorbells();
   busy |= resumption.TakePostponed();
   busy |= resumption.ReleaseHeld();
