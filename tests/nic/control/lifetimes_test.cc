@@ -48,6 +48,10 @@ Limits SmallLimits() {
   return limits;
 }
 
+/// What all lives have done.
+uint64_t programs_begun = 0;
+uint64_t commands_sent = 0;
+
 // ---- the model ----
 
 enum class Of : uint8_t { kContext, kPd, kChannel, kCq, kXrcd, kSrq, kTarget, kQp, kAh, kMr, kMw };
@@ -93,6 +97,7 @@ struct Side {
   }
   template <typename T>
   Answer Call(uint32_t command, const T& body) {
+    ++commands_sent;
     return Daemon().Call(client, command, body);
   }
   Answer Handle(uint32_t command, uint32_t handle) {
@@ -243,7 +248,10 @@ void Life::Step() {
   if (side.CountOf(kind) < kMostOfKind) (this->*make)(side);
 }
 
-void Life::Begin() { sides_.push_back(std::make_unique<Side>(++last_number_)); }
+void Life::Begin() {
+  ++programs_begun;
+  sides_.push_back(std::make_unique<Side>(++last_number_));
+}
 
 void Life::EndOne() {
   const auto at = sides_.begin() + static_cast<ptrdiff_t>(Below(sides_.size()));
@@ -671,6 +679,9 @@ TEST_F(LifetimesTest, ObjectsOfAllKindsObeyTheRuleInAnyOrder) {
     ASSERT_FALSE(HasFailure()) << "UROCE_LIFETIMES_SEED=" << seed << " UROCE_LIFETIMES=1";
     ASSERT_EQ(Daemon().Held(), "") << "UROCE_LIFETIMES_SEED=" << seed << " UROCE_LIFETIMES=1";
   }
+  std::printf("%llu lives, %llu programs, %llu commands\n", static_cast<unsigned long long>(count),
+              static_cast<unsigned long long>(programs_begun),
+              static_cast<unsigned long long>(commands_sent));
   if (count < 100) return;
   for (const Pair& pair : kPairs) {
     const Meetings& its = Meet(pair.user, pair.used);
