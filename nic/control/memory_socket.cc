@@ -268,7 +268,7 @@ struct MemorySocket::Inspection {
     if (request.what != UROCE_LEND_FILE) return EINVAL;
     // The daemon's other threads wait as long as the kernel takes to map a file.
     rest.EndIfOver(Nic::Now());
-    if (rest.is_on()) return ENOMEM;
+    if (rest.is_on()) return EBUSY;
     if (!ActForLender(lender)) return EPERM;
     const int opened = file ? 0 : OpenMappedFile(lender, request, file);
     return opened == 0 ? MapLentFile(request, file, lent) : opened;

@@ -315,6 +315,8 @@ const char* ReasonText(const datapath::MrSegment& segment) {
       return "pinned pages";
     case UROCE_WHY_DEVICE:
       return "device memory";
+    case UROCE_WHY_REST:
+      return "left to a helper";
   }
   return "unknown";
 }

@@ -243,6 +243,7 @@ uroce_mr_reason LendFile(Registry& registry, const Daemon& daemon, const RegionP
                          const SharedFile& file, uint32_t& index) {
   SharedGrant grant;
   const int error = daemon.share_file(daemon.connection, file, grant);
+  if (error == EBUSY) return UROCE_WHY_REST;
   if (error != 0) return error == ENOMEM ? UROCE_WHY_DAEMON_LIMIT : UROCE_WHY_NOT_REACHABLE;
   const SegmentExtent extent{.device = part.vma->device,
                              .inode = part.vma->inode,

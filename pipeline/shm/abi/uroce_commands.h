@@ -260,6 +260,7 @@ enum uroce_mr_reason {
   UROCE_WHY_PINNED,          /* The kernel holds pages of the program for devices or io_uring. */
   UROCE_WHY_POLICY_OF_FILE,  /* as POLICY; the memory is a mapping of a file */
   UROCE_WHY_DEVICE,          /* memory of a GPU; staged */
+  UROCE_WHY_REST,            /* a shared file, while helpers make all accesses for its user */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */

@@ -213,6 +213,28 @@ TEST_F(AccessTest, WalkerBeyondTheListIsDenied) {
   EXPECT_FALSE(walker.Look(keys_, piece));
 }
 
+// As of a region of an imported domain: another program's queue pair reaches it by its mapping alone.
+TEST_F(AccessTest, MemoryThatRestsIsReachedByItsOwnProgramsHelperAlone) {
+  const auto* const other = reinterpret_cast<const Session*>(front_.data());  // Compared, not read.
+  const uroce_sge list[] = {{0x1000, 8, 0x55}};
+  const auto look = [&](const Session* session, Piece& piece) {
+    PieceWalker walker(list, 0, 8, {kPd, kLocalRead, 0, session});
+    return walker.Look(keys_, piece);
+  };
+  Piece piece;
+  ASSERT_TRUE(look(other, piece));
+  EXPECT_EQ(piece.mode, MrMode::kMapped);
+  MemoryRest rest(true);
+  region_.rest = &rest;
+  EXPECT_FALSE(look(region_.session, piece)) << "no helper";
+  region_.has_helper = true;
+  EXPECT_FALSE(look(other, piece));
+  ASSERT_TRUE(look(region_.session, piece));
+  EXPECT_EQ(piece.mode, MrMode::kCopied);
+  EXPECT_EQ(piece.mapped, nullptr);
+  EXPECT_TRUE(piece.may_wait);
+}
+
 TEST_F(AccessTest, ZeroBytesNeedNoKey) {
   const uroce_sge list[] = {{0, 0, 0}};
   const PieceWalker walker(list, 0, 0, {kPd, kLocalWrite});

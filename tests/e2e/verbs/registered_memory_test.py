@@ -302,9 +302,12 @@ class CopyOtherUsersTest(MemoryCase):
 
     def test_helpers_reach_all_memory_of_other_users_with_the_same_results(self):
         self._need(UNPRIVILEGED)
-        for kind, parts in self._registered(prefix=UNPRIVILEGED).items():
+        registered = self._registered(prefix=UNPRIVILEGED)
+        for kind, parts in registered.items():
             for part in parts:
                 self.assertEqual(part["copied_by"], "helper", (kind, part))
+        for kind in SHARED_EVERYWHERE:
+            self.assertEqual(self._ways_of(registered[kind]), ["copied: left to a helper"], kind)
         self.assertEqual(self._results(prefix=UNPRIVILEGED), self._results())
 
     def test_workers_reach_the_memory_of_root_themselves(self):
