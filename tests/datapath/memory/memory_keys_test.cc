@@ -213,7 +213,8 @@ TEST_F(AccessTest, WalkerBeyondTheListIsDenied) {
   EXPECT_FALSE(walker.Look(keys_, piece));
 }
 
-// As of a region of an imported domain: another program's queue pair reaches it by its mapping alone.
+// As of a region of an imported domain: another program's queue pair reaches it by its mapping
+// alone.
 TEST_F(AccessTest, MemoryThatRestsIsReachedByItsOwnProgramsHelperAlone) {
   const auto* const other = reinterpret_cast<const Session*>(front_.data());  // Compared, not read.
   const uroce_sge list[] = {{0x1000, 8, 0x55}};
