@@ -29,6 +29,7 @@ class TurnTime {
   uint64_t number() const { return number_; }
   /// The time of the clock at the call, which is later than `now()`.
   Nanos ReadClock() const { return clock_.Now(); }
+  /// The clock's ticks at the call, for spans: Clock::SpanOf.
   uint64_t ReadTicks() const { return clock_.Ticks(); }
   /// Says what time it is since 1970, at each call.
   Clock& clock() { return clock_; }

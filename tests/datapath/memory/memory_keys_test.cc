@@ -213,8 +213,8 @@ TEST_F(AccessTest, WalkerBeyondTheListIsDenied) {
   EXPECT_FALSE(walker.Look(keys_, piece));
 }
 
-// As of a region of an imported domain: another program's queue pair reaches it by its mapping
-// alone.
+// A queue pair of another program reaches a region of an imported domain by its mapping alone, so
+// it reaches none while the memory rests.
 TEST_F(AccessTest, MemoryThatRestsIsReachedByItsOwnProgramsHelperAlone) {
   const auto* const other = reinterpret_cast<const Session*>(front_.data());  // Compared, not read.
   const uroce_sge list[] = {{0x1000, 8, 0x55}};
