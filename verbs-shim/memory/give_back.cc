@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "verbs-shim/memory/pages.h"
 #include "verbs-shim/memory/remap.h"
 #include "verbs-shim/memory/system_call.h"
 
@@ -19,7 +20,7 @@ struct Wanted {
   const SegmentExtent& extent;
   RemappedMemory& remapped;
   std::span<const AddressRange> pages;  // of the file, in rising offsets
-  int64_t memfd;                        // whose pages are freed as they become private; or negative
+  int64_t memfd;                        // which tells the holes of the segment; or negative
   uint64_t bytes;  // of these pages at their first place, if none has moved or gone
 };
 
@@ -73,7 +74,6 @@ bool AreAllInPlace(const Wanted& wanted, const MappedArray<Vma>& mappings) {
 }
 
 /// Finds the wanted mappings: at their first place if all are there, as nearly always, or anywhere.
-/// Then the program may have the same pages twice, and the file keeps them.
 bool FindWanted(Wanted& wanted, MappedArray<Vma>& mappings) {
   const AddressRange all = wanted.remapped.pages;
   const AddressRange place{all.start + wanted.pages.front().start,
@@ -81,7 +81,6 @@ bool FindWanted(Wanted& wanted, MappedArray<Vma>& mappings) {
   const AddressRange window{place.start - kPageBytes, place.end + kPageBytes};
   if (FindMaps(place, window, mappings) != 0 || !SelectWanted(wanted, mappings)) return false;
   if (AreAllInPlace(wanted, mappings)) return true;
-  wanted.memfd = -1;
   mappings.Clear();
   return ReadMaps({0, UINT64_MAX}, mappings) == 0 && SelectWanted(wanted, mappings);
 }
@@ -104,23 +103,21 @@ bool GiveBackMapping(const OtherThreads& others, const Vma& vma, const Wanted& w
 }
 
 /// Maps the same pages of the file a second time. The start is 0 where there is no room for it.
-Vma MapAgain(const Vma& vma) {
-  const uint64_t length = vma.end - vma.start;
-  const int64_t address = SystemCall(SYS_mremap, vma.start, 0, length, MREMAP_MAYMOVE);
+Vma Again(const Vma& vma) {
+  const int64_t address = MapAgain(vma.range());
   if (IsError(address)) return PartOf(vma, 0, 0);
   Vma again = vma;
   again.start = static_cast<uint64_t>(address);
-  again.end = again.start + length;
+  again.end = again.start + (vma.end - vma.start);
   return again;
 }
 
-/// Unmaps what MapAgain() made. `frees`: also removes these pages from the file.
+/// Unmaps what Again() made. `frees`: also removes these pages from the file, if the kernel lets
+/// the program do so.
 void UnmapAgain(const Vma& vma, bool frees) {
   if (vma.start == 0) return;
   const uint64_t length = vma.end - vma.start;
-  if (frees && SystemCall(SYS_mprotect, vma.start, length, PROT_READ | PROT_WRITE) == 0) {
-    SystemCall(SYS_madvise, vma.start, length, MADV_REMOVE);
-  }
+  if (frees) SystemCall(SYS_madvise, vma.start, length, MADV_REMOVE);
   SystemCall(SYS_munmap, vma.start, length);
 }
 
@@ -152,12 +149,16 @@ bool GiveBack(const OtherThreads& others, const SegmentExtent& extent, RemappedM
 void GiveBackPages(const OtherThreads& others, const SegmentExtent& extent,
                    RemappedMemory& remapped, std::span<const AddressRange> pages,
                    MappedArray<Vma>& mappings) {
-  Wanted wanted{.extent = extent, .remapped = remapped, .pages = pages, .memfd = -1, .bytes = 0};
+  Wanted wanted{.extent = extent,
+                .remapped = remapped,
+                .pages = pages,
+                .memfd = HeldFile(extent, remapped),
+                .bytes = 0};
   for (const AddressRange& range : pages) wanted.bytes += range.end - range.start;
   if (!FindWanted(wanted, mappings)) return;
   bool is_done = true;
   for (Vma& vma : mappings) {
-    const Vma again = MapAgain(vma);
+    const Vma again = Again(vma);
     is_done &= GiveBackMapping(others, vma, wanted);
     vma = again;
   }

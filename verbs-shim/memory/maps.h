@@ -12,6 +12,7 @@ namespace uroce::memory {
 // ---- Mappings ----
 
 inline constexpr uint64_t kPageBytes = 4096;
+inline constexpr uint64_t kHugeBytes = 2 << 20;
 constexpr uint64_t PageDown(uint64_t address) { return address & ~(kPageBytes - 1); }
 constexpr uint64_t PageUp(uint64_t address) { return PageDown(address + kPageBytes - 1); }
 

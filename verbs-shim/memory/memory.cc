@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <cstring>
 
 #include "verbs-shim/memory/backing_file.h"
+#include "verbs-shim/memory/pages.h"
 #include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/registry.h"
 #include "verbs-shim/memory/remap.h"
@@ -153,9 +155,12 @@ bool KeepsMapping(const Registry& registry, const RegionPart& part) {
   return IsPrivate(part) && (registry.support.kernel_mode || registry.is_alone());
 }
 
-/// A duplicate of the fd of a long segment's file; negative: the file is not kept open.
-int64_t HeldCopy(uint64_t length, int memfd) {
-  return length < kHeldFileBytes ? -1 : SystemCall(SYS_fcntl, memfd, F_DUPFD_CLOEXEC, 0);
+/// A duplicate of the fd of a long segment's file with holes; negative: the file is not kept open.
+int64_t HeldCopy(const Registry& registry, uint64_t length, int memfd) {
+  if (length < kHeldFileBytes || !registry.segments.MayHoldFile()) return -1;
+  const int64_t hole = SystemCall(SYS_lseek, memfd, 0, SEEK_HOLE);
+  if (hole >= 0 && static_cast<uint64_t>(hole) >= length) return -1;
+  return SystemCall(SYS_fcntl, memfd, F_DUPFD_CLOEXEC, 0);
 }
 
 /// Maps `grant`'s memfd over the pages of `part`, and enters it into the table. On an errno nothing
@@ -187,7 +192,7 @@ int RemapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
   registry.segments.NoteRemap(index, {.pages = part.pages,
                                       .kept = result.kept,
                                       .returned_bytes = 0,
-                                      .memfd = HeldCopy(extent.length, grant.memfd)});
+                                      .memfd = HeldCopy(registry, extent.length, grant.memfd)});
   return 0;
 }
 
@@ -244,6 +249,7 @@ uroce_mr_reason LendFile(Registry& registry, const Daemon& daemon, const RegionP
   SharedGrant grant;
   const int error = daemon.share_file(daemon.connection, file, grant);
   if (error == EBUSY) return UROCE_WHY_REST;
+  if (error == UROCE_LEND_FREEABLE) return UROCE_WHY_NOT_SEALED;
   if (error != 0) return error == ENOMEM ? UROCE_WHY_DAEMON_LIMIT : UROCE_WHY_NOT_REACHABLE;
   const SegmentExtent extent{.device = part.vma->device,
                              .inode = part.vma->inode,
@@ -535,14 +541,29 @@ int64_t TellBoth(const Registry& registry, const Vma& vma, AddressRange range, i
   return Tell({kept, kept + (range.end - range.start)}, advice);
 }
 
-/// Dropped pages of shared memory are still in the file: only a hole in the file reads as zeros.
-int64_t Drop(AddressRange range, int advice) {
-  const int64_t result = Tell(range, advice);  // Fails where memory is locked.
-  return result == 0 ? Tell(range, MADV_REMOVE) : result;
+/// Writes zeros to the pages of `vma`'s file, by a mapping for this: the program's may be
+/// read-only.
+int64_t Clear(const Registry& registry, const Vma& vma, AddressRange range) {
+  const uint64_t length = range.end - range.start;
+  const int64_t place = MapAgain(range);
+  if (IsError(place)) return -EAGAIN;
+  FilePages(registry.segments.FileOf(vma))
+      .Clear(vma.file_offset + (range.start - vma.start), static_cast<uint64_t>(place), length);
+  return SystemCall(SYS_munmap, place, length);
+}
+
+/// Dropped pages of shared memory are still in the file: a hole in the file reads as zeros. Where
+/// the daemon made the file immutable, the kernel lets no program make one.
+int64_t Drop(const Registry& registry, const Vma& vma, AddressRange range, int advice) {
+  int64_t result = Tell(range, advice);  // Fails where memory is locked.
+  if (result == 0) result = Tell(range, MADV_REMOVE);
+  const bool is_refused = result == -EPERM || result == -EACCES;
+  return is_refused ? Clear(registry, vma, range) : result;
 }
 
 int64_t AdviseSegment(const Registry& registry, const Vma& vma, AddressRange range, int advice) {
-  if (advice == MADV_DONTNEED || advice == kDontNeedLocked) return Drop(range, advice);
+  if (advice == MADV_DONTNEED || advice == kDontNeedLocked)
+    return Drop(registry, vma, range, advice);
   if (advice == MADV_FREE) return 0;  // The kernel may free the pages at any later time.
   if (advice == MADV_REMOVE) return -EINVAL;
   if (IsLasting(advice)) return TellBoth(registry, vma, range, advice);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbs-shim/memory/pages.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -59,17 +60,37 @@ bool FilePages::FindRun(uint64_t offset, uint64_t limit) {
   return true;
 }
 
-void FilePages::Copy(uint64_t from, uint64_t mapped, uint64_t length, uint64_t to) {
+template <typename Visit>
+void FilePages::ForEachRun(uint64_t from, uint64_t length, Visit&& visit) {
   const uint64_t limit = from + length;
   for (uint64_t at = from; at < limit; at = run_.end) {
-    if (!run_.Contains(at) && !FindRun(at, limit)) {
-      return CopyUsedPages(to + (at - from), mapped + (at - from), limit - at);
-    }
+    if (!run_.Contains(at) && !FindRun(at, limit)) return visit(at - from, limit - at);
     if (run_.start >= limit) return;
     const uint64_t begin = run_.start > at ? run_.start : at;
     const uint64_t end = run_.end < limit ? run_.end : limit;
-    CopyUsedPages(to + (begin - from), mapped + (begin - from), end - begin);
+    visit(begin - from, end - begin);
   }
+}
+
+void FilePages::Copy(uint64_t from, uint64_t mapped, uint64_t length, uint64_t to) {
+  ForEachRun(from, length, [mapped, to](uint64_t offset, uint64_t bytes) {
+    CopyUsedPages(to + offset, mapped + offset, bytes);
+  });
+}
+
+void FilePages::Clear(uint64_t from, uint64_t mapped, uint64_t length) {
+  ForEachRun(from, length,
+             [mapped](uint64_t offset, uint64_t bytes) { ClearUsedPages(mapped + offset, bytes); });
+}
+
+int64_t MapAgain(AddressRange pages) {
+  const uint64_t length = pages.end - pages.start;
+  const int64_t again = SystemCall(SYS_mremap, pages.start, 0, length, MREMAP_MAYMOVE);
+  if (IsError(again)) return again;
+  const int64_t error = SystemCall(SYS_mprotect, again, length, PROT_READ | PROT_WRITE);
+  if (error == 0) return again;
+  SystemCall(SYS_munmap, again, length);
+  return error;
 }
 
 }  // namespace uroce::memory

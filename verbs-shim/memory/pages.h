@@ -46,6 +46,19 @@ inline void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
   }
 }
 
+/// Writes zeros to whole pages. Pages of zeros are skipped.
+inline void ClearUsedPages(uint64_t to, uint64_t length) {
+  for (uint64_t page = to; page < to + length; page += kPageBytes) {
+    if (IsZeroPage(page)) continue;
+    auto* words = reinterpret_cast<volatile uint64_t*>(page);
+    for (uint64_t i = 0; i < kPageBytes / sizeof(uint64_t); ++i) words[i] = 0;
+  }
+}
+
+/// Maps shared pages a second time, for reading and writing. Returns their address there, which the
+/// caller unmaps, or a negative errno.
+int64_t MapAgain(AddressRange pages);
+
 // ---- Pages without contents ----
 
 /// Pages are exchanged in chunks, so that the exchange needs little memory besides, and so that
@@ -105,8 +118,13 @@ class FilePages {
   /// Copies the pages from offset `from` of the file on, `length` bytes that are mapped at
   /// `mapped`, to memory at `to` that was never touched. Offsets rise from call to call.
   void Copy(uint64_t from, uint64_t mapped, uint64_t length, uint64_t to);
+  /// Writes zeros to these pages, under the same rules.
+  void Clear(uint64_t from, uint64_t mapped, uint64_t length);
 
  private:
+  /// Calls `visit(offset, bytes)` for the pages of the file, `offset` being counted from `from`.
+  template <typename Visit>
+  void ForEachRun(uint64_t from, uint64_t length, Visit&& visit);
   /// Finds the next run of pages at or after `offset`; of one at or after `limit` only its start.
   /// False: the kernel does not tell.
   bool FindRun(uint64_t offset, uint64_t limit);

@@ -28,6 +28,12 @@ RegionPart CopiedPart(uint64_t start, uint64_t end, uroce_mr_reason reason) {
           .file_offset = 0};
 }
 
+/// The length of the pieces in which a region is remapped, a multiple of a huge page.
+constexpr uint64_t PieceBytes(AddressRange region) {
+  const uint64_t share = (region.end - region.start) / kMostPieces;
+  return Max(kPieceBytes, (share + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
+}
+
 bool IsPrivateAnonymous(const Vma& vma) {
   return !vma.shared && (vma.kind == VmaKind::kAnonymous || vma.kind == VmaKind::kHeap);
 }
@@ -65,7 +71,7 @@ bool Join(RegionPart& last, const RegionPart& next) {
 class Planner {
  public:
   Planner(const PlanRequest& request, const PlanFacts& facts, MappedArray<RegionPart>& parts)
-      : request_(request), facts_(facts), parts_(parts) {}
+      : request_(request), facts_(facts), parts_(parts), piece_bytes_(PieceBytes(request.region)) {}
 
   int Run() {
     uint64_t covered_to = request_.region.start;
@@ -210,12 +216,23 @@ class Planner {
   }
 
   void AddRemap(const Vma& vma, AddressRange pages, AddressRange bytes) {
-    RegionPart part = CopiedPart(bytes.start, bytes.end, UROCE_WHY_NONE);
-    part.kind = PartKind::kRemap;
-    part.vma = &vma;
-    part.protection = ProtectionOf(vma);
-    part.pages = pages;
-    Append(part);
+    while (pages.start < pages.end) {
+      const AddressRange piece{pages.start, EndOfPiece(pages)};
+      RegionPart part =
+          CopiedPart(Max(bytes.start, piece.start), Min(bytes.end, piece.end), UROCE_WHY_NONE);
+      part.kind = PartKind::kRemap;
+      part.vma = &vma;
+      part.protection = ProtectionOf(vma);
+      part.pages = piece;
+      Append(part);
+      pages.start = piece.end;
+    }
+  }
+
+  /// The end of the first piece. The last one takes what would be less than half a piece, too.
+  uint64_t EndOfPiece(AddressRange pages) const {
+    if (pages.end - pages.start <= piece_bytes_ + piece_bytes_ / 2) return pages.end;
+    return (pages.start + piece_bytes_) / kHugeBytes * kHugeBytes;
   }
 
   void Append(const RegionPart& part) {
@@ -226,6 +243,7 @@ class Planner {
   const PlanRequest& request_;
   const PlanFacts& facts_;
   MappedArray<RegionPart>& parts_;
+  const uint64_t piece_bytes_;
   bool out_of_memory_ = false;
 };
 

@@ -14,6 +14,12 @@ namespace uroce::memory {
 /// The values of UROCE_MR.
 enum class MrPolicy : uint8_t { kAutomatic, kMapped, kCopied };
 
+/// A region is remapped in pieces of about so many bytes: each becomes a segment, whose file uses
+/// no memory once its pages are private again. So a deregistration needs memory for one piece
+/// besides. A longer region than so many pieces has longer ones.
+inline constexpr uint64_t kPieceBytes = 16 << 20;
+inline constexpr uint64_t kMostPieces = 64;
+
 /// How the daemon reaches one part of a region.
 enum class PartKind : uint8_t {
   kCopied,  // accessed through /proc/self/mem
@@ -81,7 +87,8 @@ AddressRange PlanWindow(AddressRange region);
 /// remapped stack); memory that is not private, anonymous and writable; and pages covered only in
 /// part that lie in the brk heap or in a glibc arena, because glibc's own fork writes there, in the
 /// child, before any handler runs. When in doubt, a part is copied. Shared memory is lent without a
-/// remap. After `max_parts` - 1 parts the remaining range is copied.
+/// remap. After `max_parts` - 1 parts the remaining range is copied. No piece of a long part to be
+/// remapped is shorter than half of kPieceBytes, and none divides a huge page.
 [[nodiscard]] int Plan(const PlanRequest& request, const PlanFacts& facts,
                        MappedArray<RegionPart>& parts);
 

@@ -2,7 +2,6 @@
 #include "verbs-shim/memory/remap.h"
 
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,7 +21,6 @@ namespace uroce::memory {
 
 namespace {
 
-constexpr uint64_t kHugeBytes = 2 << 20;
 constexpr uint64_t kShortBytes = 2 << 20;
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
@@ -86,7 +84,7 @@ class Return {
  public:
   /// `kept`: where the private mapping of `vma` is, or 0.
   Return(const OtherThreads& others, const Vma& vma, int64_t memfd, uint64_t kept)
-      : others_(others), vma_(vma), memfd_(memfd), file_pages_(memfd), kept_(kept) {}
+      : others_(others), vma_(vma), file_pages_(memfd), kept_(kept) {}
 
   int64_t Run() {
     place_ = kept_;
@@ -103,7 +101,6 @@ class Return {
       chunk_ = FirstChunk({chunk_.end, vma_.end});
       result = FillAndMove();
       if (result != 0) break;
-      FreeInFile();
     }
     if (result != 0 && has_own_place) Unmap(Place(), vma_.end - chunk_.start);
     return result;
@@ -176,12 +173,6 @@ class Return {
     return IsError(result) ? result : 0;
   }
 
-  void FreeInFile() {
-    if (memfd_ < 0) return;
-    SystemCall(SYS_fallocate, memfd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FileOffset(),
-               Length());
-  }
-
   uint64_t Length() const { return LengthOf(chunk_); }
   uint64_t FileOffset() const { return vma_.file_offset + (chunk_.start - vma_.start); }
   /// Where the private pages of the chunk are made.
@@ -189,7 +180,6 @@ class Return {
 
   const OtherThreads& others_;
   const Vma& vma_;
-  int64_t memfd_;
   FilePages file_pages_;
   uint64_t kept_;
   uint64_t place_ = 0;

@@ -56,8 +56,8 @@ struct RemapResult {
 /// go to the private mapping at `kept`, which is mapped back in their place, or to a new mapping
 /// when `kept` is 0. An empty mapping stays at `kept`; where the kernel has no memory for one,
 /// `kept` becomes 0. Writers wait as above; with a null `support` the caller knows that there are
-/// none. `memfd` (or a negative number) is the segment's file: it loses each chunk that has become
-/// private. Returns 0, or an errno: then the chunks that are left are the segment's as before.
+/// none. `memfd` (or a negative number) is the segment's file, which tells its holes. Returns 0, or
+/// an errno: then the chunks that are left are the segment's as before.
 [[nodiscard]] int RemapBack(const OtherThreads& others, const Vma& vma, int64_t memfd,
                             uint64_t& kept);
 

@@ -36,6 +36,7 @@ void SegmentTable::Remove(uint32_t index) {
   Entry& entry = entries_[index];
   const int64_t file = HeldFile(entry.extent, entry.remapped);
   if (file >= 0) SystemCall(SYS_close, file);
+  if (entry.remapped.memfd >= 0) --held_files_;
   entry.is_retained = false;
   entries_.Remove(index);
 }

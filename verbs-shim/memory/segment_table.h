@@ -22,9 +22,10 @@ struct RemappedMemory {
   int64_t memfd = -1;       // the segment's file, which the shim has open; negative: it has not
 };
 
-/// Long segments keep their file open: its holes are known by it, and it loses its pages as they
-/// become private again. Others would cost a program too many fds.
-inline constexpr uint64_t kHeldFileBytes = 16 << 20;
+/// Long segments with holes keep their file open, which tells where the holes are: to read one
+/// makes its page. Others would cost a program too many fds.
+inline constexpr uint64_t kHeldFileBytes = 8 << 20;
+inline constexpr uint32_t kMostHeldFiles = 64;
 /// The file that is open for the segment. Negative: none, or the program has closed its number.
 int64_t HeldFile(const SegmentExtent& extent, const RemappedMemory& remapped);
 
@@ -70,10 +71,13 @@ class SegmentTable {
   /// Adds a segment; the caller adds a reference next. kNone: no memory.
   uint32_t Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
                uint32_t handle);
-  /// Records that `memory` was remapped for the segment.
+  /// Records that `memory` was remapped for the segment, once.
   void NoteRemap(uint32_t index, const RemappedMemory& memory) {
     entries_[index].remapped = memory;
+    if (memory.memfd >= 0) ++held_files_;
   }
+  /// Whether a further segment may keep its file open.
+  bool MayHoldFile() const { return held_files_ < kMostHeldFiles; }
 
   /// The address of the kept mapping of `range`, a part of `vma`; 0: not all of it was kept.
   uint64_t KeptFor(const Vma& vma, AddressRange range) const;
@@ -144,6 +148,7 @@ class SegmentTable {
 
   MappedSlots<Entry> entries_;
   MappedSlots<Reference> references_;
+  uint32_t held_files_ = 0;
 };
 
 // ---- Private copies of shared pages for a fork child ----

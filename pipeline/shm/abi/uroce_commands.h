@@ -108,6 +108,9 @@ struct uroce_lend {
   uint64_t offset; /* LEND_FILE: the range of the file to map */
   uint64_t length;
 };
+/* The error of a file whose pages a process could free, which the daemon does not map for a program
+ * of this user. EBUSY: helpers make all accesses to memory of this user meanwhile. */
+#define UROCE_LEND_FREEABLE ESTALE
 struct uroce_lend_reply {
   int32_t error;
   uint32_t segment; /* LEND_FILE: for uroce_mr_segment and DESTROY_SEGMENT. LEND_XRC_FILE: for
@@ -206,8 +209,9 @@ struct uroce_gid_entry {
 /* QUERY_GIDS: reply is uroce_gid_entry[gid_table_length], empty slots with valid 0. */
 
 /* CREATE_SEGMENT: memory that replaces a range of the program's pages. fds: a sealed memfd; its
- * bytes [0, length) are the segment's. The memfd is larger, so that mremap may grow the range. The
- * shim finds its segments in /proc/self/maps by the memfd's name. */
+ * bytes [0, length) are the segment's. The memfd is larger, so that mremap may grow the range. If
+ * the daemon may make it immutable, no program can free pages of it: the kernel frees them all with
+ * the file. The shim finds its segments in /proc/self/maps by the memfd's name. */
 #define UROCE_SEGMENT_NAME "uroce-segment"
 struct uroce_create_segment {
   uint64_t addr; /* where the shim will map it, page aligned */
@@ -215,7 +219,8 @@ struct uroce_create_segment {
 };
 
 /* TRIM_SEGMENT: no region uses these pages of a segment any more, and the program is about to map
- * other memory in their place. The daemon frees the pages. The rest of the segment stays. */
+ * other memory in their place. No region reaches memory by them afterwards. The rest of the segment
+ * stays. */
 struct uroce_trim_segment {
   uint32_t segment;
   uint32_t reserved;
@@ -261,6 +266,7 @@ enum uroce_mr_reason {
   UROCE_WHY_POLICY_OF_FILE,  /* as POLICY; the memory is a mapping of a file */
   UROCE_WHY_DEVICE,          /* memory of a GPU; staged */
   UROCE_WHY_REST,            /* a shared file, while helpers make all accesses for its user */
+  UROCE_WHY_NOT_SEALED,      /* a shared file of another user, whose pages a process could free */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */

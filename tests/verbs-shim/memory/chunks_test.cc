@@ -13,6 +13,7 @@
 #include "tests/verbs-shim/memory/fake_daemon.h"
 #include "verbs-shim/memory/memory.h"
 #include "verbs-shim/memory/pages.h"
+#include "verbs-shim/memory/segment_table.h"
 
 namespace uroce::memory {
 namespace {
@@ -20,6 +21,9 @@ namespace {
 constexpr uint64_t kBytes = 10 * kChunkBytes + 3 * kPageBytes;  // Its file is kept open.
 constexpr uint64_t kPlaces[] = {0, kPageBytes - 1, 5 << 20, kBytes - 1};
 constexpr uint64_t kPlacePages = 3;
+
+/// Of which it is only known that there are some.
+constexpr uint64_t kLeastPieces = 2;
 
 uint64_t ResidentPages(const uint8_t* start) {
   std::vector<unsigned char> pages(kBytes / kPageBytes);
@@ -51,7 +55,8 @@ class ChunksTest : public testing::Test {
   void Register() {
     ASSERT_EQ(daemon_.Register(pages_, kBytes, mr_), 0);
     is_registered_ = true;
-    ASSERT_EQ(daemon_.Shape(mr_), "m" + std::to_string(kBytes));
+    ASSERT_EQ(daemon_.Shape(mr_).find('c'), std::string::npos) << daemon_.Shape(mr_);
+    ASSERT_GE(daemon_.segment_count(), kLeastPieces);
   }
   void Deregister() {
     EXPECT_EQ(daemon_.Deregister(mr_), 0);
@@ -68,7 +73,7 @@ class ChunksTest : public testing::Test {
 TEST_F(ChunksTest, PagesThatWereNeverTouchedUseNoMemory) {
   Touch();
   Register();
-  EXPECT_EQ(ResidentPages(daemon_.ViewOf(mr_)), kPlacePages);
+  EXPECT_EQ(daemon_.PagesInSegments(), kPlacePages);
   for (const uint64_t place : kPlaces) {
     EXPECT_EQ(daemon_.Read(mr_, pages_ + place, 1), "t") << place;
   }
@@ -99,7 +104,52 @@ TEST_F(ChunksTest, AForkChildHasThemToo) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(pages_[0], 't');
-  EXPECT_EQ(ResidentPages(daemon_.ViewOf(mr_)), kPlacePages) << "the fork has touched no other";
+  EXPECT_EQ(daemon_.PagesInSegments(), kPlacePages) << "the fork has touched no other";
+}
+
+// So a deregistration needs memory for one piece besides.
+TEST_F(ChunksTest, APieceIsFreedBeforeTheNextOneBecomesPrivate) {
+  memset(pages_, 't', kBytes);
+  Register();
+  size_t ended = 0;
+  daemon_.on_destroy = [&] {
+    EXPECT_EQ(FindSegmentFiles().inodes.size(), daemon_.segment_count());
+    ++ended;
+  };
+  Deregister();
+  EXPECT_GE(ended, kLeastPieces);
+  EXPECT_TRUE(FindSegmentFiles().inodes.empty());
+  EXPECT_EQ(std::string(reinterpret_cast<char*>(pages_), kBytes), std::string(kBytes, 't'));
+}
+
+TEST_F(ChunksTest, OnlyFilesWithHolesAreKeptOpen) {
+  memset(pages_, 't', kBytes);
+  Register();
+  EXPECT_EQ(FindSegmentFiles().fds, 0u);
+  Deregister();
+  ASSERT_EQ(madvise(pages_ + PageDown(kBytes / 2), kPageBytes, MADV_DONTNEED), 0);
+  Register();
+  EXPECT_EQ(FindSegmentFiles().fds, 1u);
+  Deregister();
+  EXPECT_EQ(FindSegmentFiles().fds, 0u);
+}
+
+TEST_F(ChunksTest, AProgramKeepsABoundedNumberOfFilesOpen) {
+  constexpr uint64_t kMany = kMostHeldFiles + 6;
+  auto* const many =
+      static_cast<uint8_t*>(mmap(nullptr, kMany * kHeldFileBytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(many, MAP_FAILED);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<MemoryRegistration> regions(kMany);
+    for (uint64_t i = 0; i < kMany; ++i) {
+      ASSERT_EQ(daemon_.Register(many + i * kHeldFileBytes, kHeldFileBytes, regions[i]), 0);
+    }
+    EXPECT_EQ(FindSegmentFiles().fds, kMostHeldFiles);
+    for (MemoryRegistration& region : regions) ASSERT_EQ(daemon_.Deregister(region), 0);
+    EXPECT_EQ(FindSegmentFiles().fds, 0u);
+  }
+  munmap(many, kMany * kHeldFileBytes);
 }
 
 // The program may close any fd, and another file may get its number.

@@ -3,11 +3,15 @@
 #include "tests/verbs-shim/memory/fake_daemon.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <list>
 
 namespace uroce::memory {
@@ -70,6 +74,8 @@ int FakeDaemon::CreateSegment(const uroce_create_segment& request, SegmentGrant&
   grant.memfd = memfd_create(UROCE_SEGMENT_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   EXPECT_EQ(ftruncate(grant.memfd, kSparseBytes), 0);
   EXPECT_EQ(fcntl(grant.memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  int flags = FS_IMMUTABLE_FL;
+  if (keeps_pages && ioctl(grant.memfd, FS_IOC_SETFLAGS, &flags) != 0) return errno;
   void* view = mmap(nullptr, request.length, PROT_READ | PROT_WRITE, MAP_SHARED, grant.memfd, 0);
   EXPECT_NE(view, MAP_FAILED);
   grant.handle = next_segment_++;
@@ -94,6 +100,7 @@ int FakeDaemon::DestroySegment(uint32_t handle) {
   const auto found = segments_.find(handle);
   EXPECT_NE(found, segments_.end()) << "segment " << handle << " destroyed twice";
   if (found == segments_.end()) return EINVAL;
+  if (on_destroy) on_destroy();
   munmap(found->second.view, found->second.length);
   segments_.erase(found);
   return 0;
@@ -187,6 +194,35 @@ std::string FakeDaemon::Shape(const MemoryRegistration& registration) const {
     shape += " mcs"[part.mode] + std::to_string(part.length);
   }
   return shape;
+}
+
+uint64_t FakeDaemon::PagesInSegments() const {
+  uint64_t count = 0;
+  for (const auto& [handle, segment] : segments_) {
+    std::vector<unsigned char> pages(segment.length / kPageBytes);
+    EXPECT_EQ(mincore(segment.view, segment.length, pages.data()), 0);
+    for (const unsigned char page : pages) count += page & 1;
+  }
+  return count;
+}
+
+SegmentFiles FindSegmentFiles() {
+  SegmentFiles found;
+  MappedArray<Vma> mappings;
+  EXPECT_EQ(ReadMaps({0, UINT64_MAX}, mappings), 0);
+  for (const Vma& vma : mappings) {
+    if (vma.kind == VmaKind::kSegment) found.inodes.insert(vma.inode);
+  }
+  mappings.Release();
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(entry.path(), error);
+    struct stat status;
+    if (!target.starts_with("/memfd:" UROCE_SEGMENT_NAME)) continue;
+    if (stat(entry.path().c_str(), &status) == 0) found.inodes.insert(status.st_ino);
+    ++found.fds;
+  }
+  return found;
 }
 
 std::string PageKind(const void* address) {

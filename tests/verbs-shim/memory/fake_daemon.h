@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,13 +62,17 @@ class FakeDaemon {
   size_t files_lent() const { return files_lent_; }
   size_t segment_count() const { return segments_.size(); }
   size_t segments_made() const { return next_segment_ - 1; }
+  /// Pages of memory in the files of its segments.
+  uint64_t PagesInSegments() const;
   size_t region_count() const { return regions_.size(); }
   bool has_memory_fd() const { return memory_fd_ >= 0; }
 
   int userfaultfd_device = -1;
-  int segment_error = 0;  // what CREATE_SEGMENT answers
-  int region_error = 0;   // what REG_MR answers
-  int share_error = 0;    // what a lent file is answered with
+  int segment_error = 0;     // what CREATE_SEGMENT answers
+  int region_error = 0;      // what REG_MR answers
+  int share_error = 0;       // what a lent file is answered with
+  bool keeps_pages = false;  // of segments, so that no program can free them; needs privilege
+  std::function<void()> on_destroy;  // DESTROY_SEGMENT has come
 
  private:
   int CreateSegment(const uroce_create_segment& request, SegmentGrant& grant);
@@ -86,6 +92,13 @@ class FakeDaemon {
   size_t files_lent_ = 0;
   int memory_fd_ = -1;
 };
+
+/// The files of segments that this process has mapped or open, and how many fds it has of them.
+struct SegmentFiles {
+  std::set<uint64_t> inodes;
+  size_t fds = 0;
+};
+SegmentFiles FindSegmentFiles();
 
 /// How this process sees a page: "private", "segment" or "none".
 std::string PageKind(const void* address);

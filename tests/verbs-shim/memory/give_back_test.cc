@@ -206,6 +206,67 @@ TEST_F(GiveBackTest, AdviceWhileItIsRegistered) {
   EXPECT_EQ(pages_[kBytes - 1], 0);
 }
 
+/// The daemon has made the files of segments immutable: the kernel lets no program free pages.
+class ImmutableSegmentsTest : public GiveBackTest {
+ protected:
+  void SetUp() override {
+    GiveBackTest::SetUp();
+    if (IsSkipped()) return;
+    daemon_.keeps_pages = true;
+    Register(0, 1);
+    const bool is_refused = RawAdvise(MADV_REMOVE) == EPERM;
+    Deregister();
+    if (!is_refused) GTEST_SKIP() << "this kernel makes no file in memory immutable";
+  }
+};
+
+TEST_F(ImmutableSegmentsTest, DroppedPagesReadAsZeros) {
+  Register(8, 8);
+  const auto address = reinterpret_cast<uint64_t>(pages_);
+  ASSERT_EQ(mprotect(pages_ + 9 * kPageBytes, kPageBytes, PROT_READ), 0);
+  ASSERT_EQ(mprotect(pages_ + 10 * kPageBytes, kPageBytes, PROT_NONE), 0);
+  EXPECT_EQ(Advise(address, 12 * kPageBytes, MADV_DONTNEED), 0);
+  ASSERT_EQ(mprotect(pages_ + 10 * kPageBytes, kPageBytes, PROT_READ), 0);
+  EXPECT_EQ(std::count(pages_, pages_ + kBytes, 0), 12 * kPageBytes);
+  EXPECT_EQ(daemon_.Read(mr_, pages_ + 9 * kPageBytes, 1), std::string(1, '\0'));
+  daemon_.Write(mr_, pages_ + 9 * kPageBytes, "w");
+  EXPECT_EQ(pages_[9 * kPageBytes], 'w') << "the region reaches the same pages";
+  Deregister();
+  EXPECT_EQ(std::count(pages_, pages_ + kBytes, 'a'), 52 * kPageBytes);
+  EXPECT_EQ(KindsOf(kPages), std::string(kPages, 'p'));
+}
+
+TEST_F(ImmutableSegmentsTest, DroppingMakesNoPages) {
+  constexpr size_t kLong = 2 * kPieceBytes;
+  auto* const area = static_cast<uint8_t*>(mmap(
+      nullptr, kLong, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(area, MAP_FAILED);
+  ASSERT_EQ(madvise(area, kLong, MADV_NOHUGEPAGE), 0);
+  area[kLong / 4] = 'b';
+  ASSERT_EQ(daemon_.Register(area, kLong, mr_), 0);
+  EXPECT_EQ(Advise(reinterpret_cast<uint64_t>(area), kLong, MADV_DONTNEED), 0);
+  EXPECT_EQ(daemon_.PagesInSegments(), 1u);
+  EXPECT_EQ(area[kLong / 4], 0);
+  Deregister();
+  munmap(area, kLong);
+}
+
+TEST_F(ImmutableSegmentsTest, PagesThatAreGivenBackStayInTheFileUntilItsSegmentEnds) {
+  MemoryRegistration small = {};
+  Register();
+  ASSERT_EQ(daemon_.Register(pages_ + 8 * kPageBytes, kPageBytes, small), 0);
+  Deregister();
+  EXPECT_EQ(daemon_.PagesInSegments(), kPages);
+  EXPECT_TRUE(AllAre('a'));
+  pages_[0] = 'b';
+  Register();
+  EXPECT_EQ(daemon_.Read(mr_, pages_, 1), "b") << "which a new segment has";
+  ASSERT_EQ(daemon_.Deregister(small), 0);
+  Deregister();
+  EXPECT_EQ(pages_[0], 'b');
+  EXPECT_TRUE(FindSegmentFiles().inodes.empty());
+}
+
 TEST_F(GiveBackTest, APageStaysSharedUntilTheLastRegionInItIsGone) {
   const std::string before = Mappings();
   MemoryRegistration again = {};

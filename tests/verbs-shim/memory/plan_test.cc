@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <sstream>
 #include <string>
@@ -285,6 +286,31 @@ TEST_F(PlanTest, ARemapIsOfOneMapping) {
   Map(0x12000, 0x13000, "rwxp");
   EXPECT_EQ(PlanOf(0x10000, 0x13000),
             "s@10000+1000[10000-11000] s@11000+1000[11000-12000] s@12000+1000[12000-13000]");
+}
+
+// Addresses of huge pages are 200000 apart.
+TEST_F(PlanTest, LongPrivateMemoryIsRemappedInPieces) {
+  Map(0x40001000, 0x50000000, "rw-p");
+  EXPECT_EQ(PlanOf(0x40001000, 0x41801000), "s@40001000+1800000[40001000-41801000]");
+  EXPECT_EQ(PlanOf(0x40001010, 0x41801010),
+            "s@40001010+ffeff0[40001000-41000000] s@41000000+801010[41000000-41802000]");
+  EXPECT_EQ(PlanOf(0x40001000, 0x43801000),
+            "s@40001000+fff000[40001000-41000000] s@41000000+1000000[41000000-42000000] "
+            "s@42000000+1000000[42000000-43000000] s@43000000+801000[43000000-43801000]");
+}
+
+TEST_F(PlanTest, ALongerRegionHasLongerPieces) {
+  constexpr uint64_t kStart = uint64_t{1} << 40;
+  request_.max_parts = 2 * kMostPieces;
+  Map(kStart, 2 * kStart, "rw-p");
+  for (const uint64_t length :
+       {uint64_t{1} << 30, uint64_t{3} << 30, kStart - kPageBytes, kStart}) {
+    const std::string plan = PlanOf(kStart, kStart + length);
+    const auto pieces = 1 + std::count(plan.begin(), plan.end(), ' ');
+    EXPECT_GT(pieces, kMostPieces / 2) << length;
+    EXPECT_LE(pieces, kMostPieces) << length;
+    EXPECT_EQ(plan.find("c@"), std::string::npos) << length;
+  }
 }
 
 TEST_F(PlanTest, ForcedCopyCopiesAll) {

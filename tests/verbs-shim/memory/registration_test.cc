@@ -241,6 +241,14 @@ TEST_F(RegistrationTest, SharedMemoryIsCopiedWhereTheDaemonCannotTakeIt) {
   EXPECT_EQ(memcmp(pages.address, "copied", 6), 0);
 }
 
+TEST_F(RegistrationTest, SharedMemoryWhosePagesCanBeFreedIsCopiedIfTheDaemonWantsIt) {
+  SharedPages pages;
+  daemon_.share_error = UROCE_LEND_FREEABLE;
+  ASSERT_EQ(daemon_.Register(pages.address, 8192, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  EXPECT_EQ(daemon_.region(mr_).segments[0].reason, UROCE_WHY_NOT_SEALED);
+}
+
 TEST_F(RegistrationTest, SharedFilesOnDisksAreCopied) {
   char path[] = "/var/tmp/uroce-registration-XXXXXX";
   const int fd = mkstemp(path);
