@@ -314,6 +314,7 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
   absl::StatusOr<std::unique_ptr<Program>> made =
       Program::Make(nic, client_.id(), client_.account(), files_thread_);
   if (!made.ok()) return made.status();
+  (*made)->segments().SetFileOwner(client_.uid());
   client_.set_program(*std::move(made));
   Fd program_end;
   absl::StatusOr<std::unique_ptr<ProgramCommands>> served =

@@ -58,10 +58,18 @@ bool TellsPages(int fd, uint64_t file_bytes) {
   return tells;
 }
 
-/// Finds the bytes of the file to map, in whole pages of its file system, and which of its pages
-/// can be populated. Returns 0 or an errno.
-int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end,
-              Populated& populated) {
+/// Which pages of a file in memory can be populated.
+Populated PopulatedOf(int fd) {
+  struct statfs file_system {};
+  struct stat file {};
+  if (fstatfs(fd, &file_system) != 0 || fstat(fd, &file) != 0) return Populated::kNone;
+  if (file_system.f_type == HUGETLBFS_MAGIC) return Populated::kAll;
+  const auto file_bytes = static_cast<uint64_t>(file.st_size);
+  return TellsPages(fd, file_bytes) ? Populated::kPresent : Populated::kNone;
+}
+
+/// Finds the bytes of the file to map, in whole pages of its file system. Returns 0 or an errno.
+int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end) {
   if (!AllowsAccess(fd, request.writable != 0)) return EINVAL;
   struct statfs file_system {};
   struct stat file {};
@@ -72,11 +80,6 @@ int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end,
   const auto file_bytes = static_cast<uint64_t>(file.st_size);
   if (request.length == 0 || request.length > kMaxLentBytes || request.offset > file_bytes) {
     return EINVAL;
-  }
-  if (file_system.f_type == HUGETLBFS_MAGIC) {
-    populated = Populated::kAll;
-  } else {
-    populated = TellsPages(fd, file_bytes) ? Populated::kPresent : Populated::kNone;
   }
   begin = request.offset / page_bytes * page_bytes;
   end = (request.offset + request.length + page_bytes - 1) / page_bytes * page_bytes;
@@ -124,11 +127,27 @@ bool IsMemoryFile(int fd) {
 
 bool ActForLender(const Lender& lender) { return ActFor(lender.user, kLookBehindMappings); }
 
-int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent) {
-  uint64_t begin = 0, end = 0;
-  if (const int error = CheckFile(request, file.get(), begin, end, lent.populated); error != 0) {
-    return error;
+// A seal against writes forbids to free pages, also by mappings that may write (shmem_fallocate and
+// hugetlbfs_punch_hole of Linux). A file in memory that shrinks first says so to all who touch it,
+// and only then frees pages; one of huge pages takes locks of its mappings before.
+bool KeepsItsPages(int fd) {
+  constexpr int kAgainstWrites = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
+  struct statfs file_system {};
+  struct statx status {};
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals >= 0 && (seals & kAgainstWrites) != 0) {
+    if ((seals & F_SEAL_SHRINK) != 0) return true;
+    return fstatfs(fd, &file_system) == 0 && file_system.f_type == TMPFS_MAGIC;
   }
+  return statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_IMMUTABLE) != 0;
+}
+
+int MapLentFile(const uroce_lend& request, const Fd& file, FilesToMap files, LentFile& lent) {
+  uint64_t begin = 0, end = 0;
+  if (const int error = CheckFile(request, file.get(), begin, end); error != 0) return error;
+  if (files == FilesToMap::kKeepingPages && !KeepsItsPages(file.get())) return UROCE_LEND_FREEABLE;
+  lent.populated = PopulatedOf(file.get());
   const bool writable = request.writable != 0;
   void* data = mmap(nullptr, end - begin, PROT_READ | (writable ? PROT_WRITE : 0),
                     MAP_SHARED | MAP_NORESERVE, file.get(), static_cast<off_t>(begin));
@@ -245,6 +264,7 @@ struct MemorySocket::Inspection {
   std::shared_ptr<SideThread> thread;
   Lender lender;
   datapath::MemoryRest& rest;
+  FilesToMap files;
   uroce_lend request{};
   Fd file;  ///< LEND_MEMORY
   LentFile lent;
@@ -271,7 +291,7 @@ struct MemorySocket::Inspection {
     if (rest.is_on()) return EBUSY;
     if (!ActForLender(lender)) return EPERM;
     const int opened = file ? 0 : OpenMappedFile(lender, request, file);
-    return opened == 0 ? MapLentFile(request, file, lent) : opened;
+    return opened == 0 ? MapLentFile(request, file, files, lent) : opened;
   }
 };
 
@@ -312,11 +332,14 @@ void MemorySocket::Watch() {
 // Stops watching until this message is handled, or for good when the program has hung up.
 void MemorySocket::OnMessage() {
   loop_.Forget(watch_);
-  auto inspection =
-      SideThread::MakeEndingOn(thread_, Inspection{.socket = socket_,
-                                                   .thread = thread_,
-                                                   .lender = lender_,
-                                                   .rest = *program_.core().user().memory_rest});
+  const bool maps_all =
+      IsPrivilegedUser(lender_.user.uid) || program_.core().nic().config().map_other_users_files;
+  auto inspection = SideThread::MakeEndingOn(
+      thread_, Inspection{.socket = socket_,
+                          .thread = thread_,
+                          .lender = lender_,
+                          .rest = *program_.core().user().memory_rest,
+                          .files = maps_all ? FilesToMap::kAll : FilesToMap::kKeepingPages});
   task_ = tasks_.Start([inspection] { inspection->Run(); },
                        [this, inspection] { OnInspected(*inspection); }, thread_);
 }

@@ -44,6 +44,17 @@ struct LentFile {
   Populated populated = Populated::kNone;
 };
 
+/// Which files in memory the daemon maps for a program. While a process frees pages of a file that
+/// is mapped very often, each thread that touches them waits: a worker then serves no program.
+enum class FilesToMap : uint8_t {
+  kKeepingPages,  ///< Those whose pages no process can free (KeepsItsPages).
+  kAll,
+};
+
+/// Whether no process can free pages of a file in memory while it has its length: a seal forbids
+/// it, or the file is immutable.
+bool KeepsItsPages(int fd);
+
 /// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing. Moves the file
 /// position of `fd`.
 bool IsMemoryFile(int fd);
@@ -51,7 +62,8 @@ bool IsMemoryFile(int fd);
 /// Maps the part of `file` that `request` asks for. The calling thread acts for the lender, as the
 /// thread does that populates regions of the file. Returns 0 or an errno: EINVAL (not a file on
 /// tmpfs or hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
-[[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
+[[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, FilesToMap files,
+                              LentFile& lent);
 
 /// Identifies the file `file`, and holds its identity without keeping its contents; `thread` will
 /// release it. Returns 0 or an errno: EBADF when `file` was opened with O_PATH, which needs no

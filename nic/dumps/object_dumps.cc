@@ -317,6 +317,8 @@ const char* ReasonText(const datapath::MrSegment& segment) {
       return "device memory";
     case UROCE_WHY_REST:
       return "left to a helper";
+    case UROCE_WHY_NOT_SEALED:
+      return "not sealed";
   }
   return "unknown";
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,7 @@
 #include "pipeline/datapath/memory/copy_helper.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/memory/stage.h"
+#include "pipeline/os/credentials.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::nic {
@@ -181,6 +183,7 @@ Segments::Segments(ProgramCore& core, RemappedRegions& remapped,
     : core_(core),
       remapped_(remapped),
       files_thread_(std::move(files_thread)),
+      file_owner_(geteuid()),
       segments_(core.LimitsOf(Kind::kSegment)) {}
 
 // The segment leaves the counts at once, and the files thread unmaps it: unmapping may free the
@@ -211,6 +214,15 @@ absl::StatusOr<uint32_t> Segments::Add(Mapping&& mapping, std::shared_ptr<Segmen
   return segments_.Add(std::make_unique<std::shared_ptr<Segment>>(std::move(segment)));
 }
 
+// mincore(2) tells only the owner of an immutable file which pages are there: the program, and the
+// daemon's threads that act for its user.
+absl::StatusOr<Fd> Segments::MakeFile(uint64_t length) const {
+  const FileOwner owner(file_owner_);
+  absl::StatusOr<Fd> made = MakeSharedFile(UROCE_SEGMENT_NAME, length + kGrowthBytes);
+  if (made.ok()) KeepPages(made->get());
+  return made;
+}
+
 absl::StatusOr<uint32_t> Segments::Create(const uroce_create_segment& request, Fd& file) {
   const uint64_t length = request.length;
   if (length == 0 || length > kMaxSegmentBytes || request.addr % kPageBytes != 0 ||
@@ -221,7 +233,7 @@ absl::StatusOr<uint32_t> Segments::Create(const uroce_create_segment& request, F
   if (absl::Status status = core_.user().memory.Check("segment", length); !status.ok()) {
     return status;
   }
-  absl::StatusOr<Fd> made = MakeSharedFile(UROCE_SEGMENT_NAME, length + kGrowthBytes);
+  absl::StatusOr<Fd> made = MakeFile(length);
   if (!made.ok()) return made.status();
   absl::StatusOr<Mapping> mapping = MapShared(made->get(), length);
   if (!mapping.ok()) return mapping.status();

@@ -101,6 +101,10 @@ class Segments {
   /// after remapping.
   Segments(ProgramCore& core, RemappedRegions& remapped, std::shared_ptr<SideThread> files_thread);
 
+  /// The user of the program, who owns the files of further segments; before, it is the daemon's.
+  void SetFileOwner(uid_t user) { file_owner_ = user; }
+  /// Makes a file that is the memory of a segment. No program can free its pages (KeepPages), so no
+  /// worker waits for it.
   absl::StatusOr<uint32_t> Create(const uroce_create_segment& request, Fd& file);
   /// Makes a segment from a mapping of the program's own file. Returns its handle. On an error the
   /// mapping stays with the caller, who unmaps it where that may take long.
@@ -119,11 +123,13 @@ class Segments {
 
  private:
   std::shared_ptr<Segment> Make(bool is_own_file) const;
+  absl::StatusOr<Fd> MakeFile(uint64_t length) const;
   absl::StatusOr<uint32_t> Add(Mapping&& mapping, std::shared_ptr<Segment> segment);
 
   ProgramCore& core_;
   RemappedRegions& remapped_;
   const std::shared_ptr<SideThread> files_thread_;
+  uid_t file_owner_;
   HandleTable<std::shared_ptr<Segment>> segments_;
 };
 

@@ -215,7 +215,8 @@ struct Config {
   uint32_t history_files = 100;   ///< Files kept in the directory.
   bool share_userfaultfd = false;
   bool copy_other_users = false;  ///< Workers access memory of root and the daemon's user alone.
-  bool keep_privileges = false;   ///< See nic/privileges.h.
+  bool map_other_users_files = false;  ///< Also those whose pages their users can free.
+  bool keep_privileges = false;        ///< See nic/privileges.h.
   int ready_fd = -1;
   std::string limit_profile = "shared";  ///< Of nic/settings/limit_profiles.h.
   Limits limits;

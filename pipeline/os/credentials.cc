@@ -70,4 +70,15 @@ bool ActFor(const Credentials& user, uint64_t capabilities) {
   return (ChangeIds(user) || !is_root) && KeepCapabilities(capabilities) == 0;
 }
 
+// With root's ID a thread loses those effective capabilities that concern files, such as
+// CAP_LINUX_IMMUTABLE, and gets them back with the ID (capabilities(7)).
+FileOwner::FileOwner(uid_t user) : before_(static_cast<uint32_t>(syscall(SYS_setfsuid, user))) {
+  ThreadCapabilities own;
+  if (before_ == user || !own.Read()) return;
+  for (__user_cap_data_struct& set : own.sets) set.effective = set.permitted;
+  (void)own.Write();
+}
+
+FileOwner::~FileOwner() { syscall(SYS_setfsuid, before_); }
+
 }  // namespace uroce

@@ -31,6 +31,19 @@ uint64_t EffectiveCapabilities();
 /// user keeps it. False: the system refused; do nothing for the user then.
 [[nodiscard]] bool ActFor(const Credentials& user, uint64_t capabilities = 0);
 
+/// Makes `user` the owner of the files that the calling thread makes, for a scope. The thread keeps
+/// its capabilities. A process that may not change its user stays the owner.
+class FileOwner {
+ public:
+  explicit FileOwner(uid_t user);
+  ~FileOwner();
+  FileOwner(const FileOwner&) = delete;
+  FileOwner& operator=(const FileOwner&) = delete;
+
+ private:
+  const uint32_t before_;
+};
+
 /// Whether the calling thread has a capability, as capabilities(7) numbers them (CAP_NET_ADMIN...).
 bool HasCapability(int capability);
 

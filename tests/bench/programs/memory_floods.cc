@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -49,23 +50,33 @@ void StartFreeing(int file, off_t offset) {
   for (;;) fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, kFreedBytes);
 }
 
-/// The file of a new segment of the program, and the segment.
-std::pair<Fd, uint32_t> MakeFile(Program& program, MemoryKind kind) {
+/// A file that is the memory of a region, and how the daemon reaches it.
+struct FloodFile {
+  Fd file;
+  uint32_t mode;
+  uint32_t segment;  // or UROCE_NONE
+  uint32_t reason;
+};
+
+FloodFile MakeFile(Program& program, MemoryKind kind) {
   if (kind == MemoryKind::kSegment) {
     nic::Answer made =
         program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kFreedBytes});
     Require(made.error == 0, "CREATE_SEGMENT");
-    return {std::move(made.fds.at(0)), made.handle()};
+    return {std::move(made.fds.at(0)), UROCE_MR_MAPPED, made.handle(), UROCE_WHY_NONE};
   }
   Fd file(memfd_create("flood", MFD_CLOEXEC));
   Require(ftruncate(file.get(), kFreedBytes) == 0, "ftruncate");
   const uroce_lend_reply lent =
       nic::Lend(program.lend_socket(), nic::LendFile(0, kFreedBytes), file.get());
+  if (lent.error == UROCE_LEND_FREEABLE) {
+    return {std::move(file), UROCE_MR_COPIED, UROCE_NONE, UROCE_WHY_NOT_SEALED};
+  }
   Require(lent.error == 0, "LEND_FILE");
-  return {std::move(file), lent.segment};
+  return {std::move(file), UROCE_MR_SHARED, lent.segment, UROCE_WHY_NONE};
 }
 
-uroce_reg_mr_reply Register(Program& program, uint32_t device, uint32_t segment, uint32_t mode) {
+uroce_reg_mr_reply Register(Program& program, uint32_t device, const FloodFile& memory) {
   struct {
     uroce_reg_mr request;
     uroce_mr_segment segment;
@@ -77,7 +88,7 @@ uroce_reg_mr_reply Register(Program& program, uint32_t device, uint32_t segment,
                      kAddr,
                      1,
                      UROCE_NONE};
-  message.segment = {kAddr, kFreedBytes, mode, segment, 0, 0, 0};
+  message.segment = {kAddr, kFreedBytes, memory.mode, memory.segment, 0, memory.reason, 0};
   const nic::Answer made = program.client.Call(UROCE_REG_MR, message);
   Require(made.error == 0, "REG_MR");
   return made.As<uroce_reg_mr_reply>();
@@ -128,16 +139,15 @@ void FloodMemoryHoles(Program& program, MemoryKind kind) {
   // Without it the daemon denies accesses once workers had to wait.
   const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
   Require(nic::Lend(program.lend_socket(), nic::LendMemory(), memory.get()).error == 0, "lending");
-  const auto [file, segment] = MakeFile(program, kind);
+  const FloodFile made = MakeFile(program, kind);
   Require(mmap(reinterpret_cast<void*>(kAddr), kFreedBytes, PROT_READ | PROT_WRITE,
-               MAP_SHARED | MAP_FIXED, file.get(), 0) != MAP_FAILED,
+               MAP_SHARED | MAP_FIXED, made.file.get(), 0) != MAP_FAILED,
           "mmap");
-  const uint32_t mode = kind == MemoryKind::kSegment ? UROCE_MR_MAPPED : UROCE_MR_SHARED;
-  const uroce_reg_mr_reply from = Register(program, 0, segment, mode);
-  const uroce_reg_mr_reply to = Register(program, 1, segment, mode);
+  const uroce_reg_mr_reply from = Register(program, 0, made);
+  const uroce_reg_mr_reply to = Register(program, 1, made);
   QueuePair& sender = program.queue_pairs[0];
   FillWithWrites(program, sender, from.lkey, to.rkey);
-  StartFreeing(file.get(), 0);
+  StartFreeing(made.file.get(), 0);
   SayReady();
   WriteAgainAndAgain(program, sender);
 }

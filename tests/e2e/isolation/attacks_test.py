@@ -77,6 +77,12 @@ class HostileTest(unittest.TestCase):
     def test_files_of_proc_are_not_memory_under_whatever_path(self):
         self.attack("disguised-files")
 
+    def test_no_page_of_a_segment_can_be_freed(self):
+        self.attack("freed-segment")
+
+    def test_of_files_of_other_users_those_are_mapped_whose_pages_cannot_be_freed(self):
+        self.attack("freeable-files")
+
     def test_no_page_of_the_queues_can_be_freed(self):
         self.attack("holes-in-arena")
 

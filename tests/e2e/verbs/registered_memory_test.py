@@ -233,11 +233,11 @@ class MemoryTest(MemoryCase):
                     timeout_s=120)
 
     def test_without_privilege_all_is_reached_as_well_as_the_daemon_lends(self):
-        for prefix in (UNPRIVILEGED, USER_NAMESPACE):
+        for prefix, shared in ((UNPRIVILEGED, "copied: not sealed"), (USER_NAMESPACE, "shared")):
             with self.subTest(prefix[0]):
                 self._need(prefix)
                 ways = self._ways(prefix=prefix)
-                self._assert_ways(ways, SHARED_EVERYWHERE + SHARED_BY_LINK, "shared")
+                self._assert_ways(ways, SHARED_EVERYWHERE + SHARED_BY_LINK, shared)
                 for kind in (*MAPPED, "odd pages", "bss", "large heap"):
                     self.assertIn("mapped", ways[kind], kind)
 
@@ -293,6 +293,16 @@ class SharedUserfaultfdTest(MemoryCase):
         if not os.path.exists("/dev/userfaultfd"):
             self.skipTest("no /dev/userfaultfd here")
         self.assertEqual(self._ways(prefix=UNPRIVILEGED)["odd pages"], ["mapped"])
+
+
+class MapOtherUsersFilesTest(MemoryCase):
+    daemon_flags = ("--map-other-users-files",)
+
+    def test_workers_reach_files_in_memory_of_other_users(self):
+        self._need(UNPRIVILEGED)
+        ways = self._ways(prefix=UNPRIVILEGED)
+        self._assert_ways(ways, SHARED_EVERYWHERE + SHARED_BY_LINK, "shared")
+        self.assertEqual(self._results(prefix=UNPRIVILEGED), self._results())
 
 
 class CopyOtherUsersTest(MemoryCase):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attacks by way of the locks that the kernel holds on the file of the arena.
+// Attacks by way of the locks that the kernel holds on files that a program shares with the daemon.
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -8,10 +9,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <thread>
 
 #include "tests/e2e/programs/hostile/attacks.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::hostile {
 namespace {
@@ -101,20 +104,66 @@ std::string LockArena(const std::string& socket_path) {
   return program.client.Receive().error == 0 ? "" : "the queue did not go\n";
 }
 
+namespace {
+
 // A file that many processes have mapped many times takes the kernel seconds.
+std::string FreePages(int file, void* mapping, uint64_t length) {
+  for (const int mode : {FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE,
+                         FALLOC_FL_COLLAPSE_RANGE}) {
+    if (fallocate(file, mode, 0, static_cast<off_t>(length)) == 0) return "fallocate frees pages\n";
+  }
+  if (madvise(mapping, length, MADV_REMOVE) == 0) return "madvise frees pages\n";
+  if (ftruncate(file, 0) == 0) return "ftruncate frees pages\n";
+  return "";
+}
+
+}  // namespace
+
 std::string FreePagesOfArena(const std::string& socket_path) {
   Random random(1);
   Program program(socket_path, random);
   if (!program.Make()) return "the daemon does not serve\n";
-  const int file = program.hello.fds[0].get();
-  constexpr off_t kAll = UROCE_ARENA_BYTES;
-  for (const int mode : {FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE,
-                         FALLOC_FL_COLLAPSE_RANGE}) {
-    if (fallocate(file, mode, 0, kAll) == 0) return "fallocate frees pages\n";
+  return FreePages(program.hello.fds[0].get(), program.arena, UROCE_ARENA_BYTES);
+}
+
+// The program is the owner of the file: else the kernel would not tell it which pages are there.
+std::string FreePagesOfSegment(const std::string& socket_path) {
+  Random random(1);
+  Program program(socket_path, random);
+  if (!program.Make()) return "the daemon does not serve\n";
+  constexpr uint64_t kBytes = 2 * kPageBytes;
+  const nic::Answer made =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x4000'0000, kBytes});
+  if (made.error != 0 || made.fds.size() != 1) return "no segment\n";
+  auto* const pages = static_cast<uint8_t*>(
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.fds[0].get(), 0));
+  if (pages == MAP_FAILED) return "the segment cannot be mapped\n";
+  pages[0] = 1;
+  unsigned char are_there[2] = {};
+  if (mincore(pages, kBytes, are_there) != 0 || (are_there[0] & 1) == 0 ||
+      (are_there[1] & 1) != 0) {
+    return "mincore does not tell\n";
   }
-  if (madvise(program.arena, UROCE_ARENA_BYTES, MADV_REMOVE) == 0) return "madvise frees pages\n";
-  if (ftruncate(file, 0) == 0) return "ftruncate frees pages\n";
-  return "";
+  int flags = 0;
+  if (ioctl(made.fds[0].get(), FS_IOC_SETFLAGS, &flags) == 0) return "the file can be changed\n";
+  return FreePages(made.fds[0].get(), pages, kBytes);
+}
+
+// Workers would wait while the program frees a page of its file.
+std::string LendFreeableFiles(const std::string& socket_path) {
+  Random random(1);
+  Program program(socket_path, random);
+  if (!program.Make()) return "the daemon does not serve\n";
+  const Fd file(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (ftruncate(file.get(), kPageBytes) != 0) return "no file\n";
+  const auto lend = [&](bool writable) {
+    return nic::Lend(program.lend_socket(), nic::LendFile(0, kPageBytes, writable), file.get())
+        .error;
+  };
+  if (lend(true) != UROCE_LEND_FREEABLE) return "a file is mapped for writing\n";
+  if (lend(false) != UROCE_LEND_FREEABLE) return "a file is mapped for reading\n";
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) return "no seal\n";
+  return lend(false) == 0 ? "" : "a sealed file is not mapped\n";
 }
 
 }  // namespace uroce::hostile

@@ -127,9 +127,10 @@ std::string LendFileBeforeMemory(const std::string& socket_path) {
   Random random(1);
   Program program(socket_path, random);
   if (!program.Make()) return "the daemon does not serve\n";
-  const Fd file(memfd_create("hostile", MFD_CLOEXEC));
+  const Fd file(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (ftruncate(file.get(), kCopiedBytes) != 0) return Failed("a file");
-  errno = nic::Lend(program.lend_socket(), nic::LendFile(0, kCopiedBytes), file.get()).error;
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE) != 0) return Failed("a seal");
+  errno = nic::Lend(program.lend_socket(), nic::LendFile(0, kCopiedBytes, false), file.get()).error;
   if (errno != 0) return Failed("the daemon takes no file");
   prctl(PR_SET_DUMPABLE, 1);
   const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
@@ -159,6 +160,8 @@ const std::vector<Attack> kAttacks = {{"memory-of-an-ended-process", LendMemoryO
                                       {"disguised-files", LendDisguisedFiles},
                                       {"locked-arena", LockArena},
                                       {"holes-in-arena", FreePagesOfArena},
+                                      {"freed-segment", FreePagesOfSegment},
+                                      {"freeable-files", LendFreeableFiles},
                                       {"file-before-memory", LendFileBeforeMemory}};
 
 }  // namespace uroce::hostile

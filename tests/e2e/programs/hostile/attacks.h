@@ -26,6 +26,9 @@ void AddCopies(Program& program, Random& random);
 std::string LockArena(const std::string& socket_path);
 /// Frees pages of the arena, which a worker that touches them would wait for.
 std::string FreePagesOfArena(const std::string& socket_path);
+/// The same of a segment, and of files of the program, which the daemon is not to map then.
+std::string FreePagesOfSegment(const std::string& socket_path);
+std::string LendFreeableFiles(const std::string& socket_path);
 
 /// An attack with an end that is right, by its name: what is left of the promise is said.
 struct Attack {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "nic/control/memory_socket.h"
+#include "pipeline/os/shared_memory.h"
 #include "tests/nic/control/memory/lending.h"
 #include "tests/nic/control/test_program.h"
 
@@ -225,6 +226,62 @@ TEST(ControlTest, TheDaemonLooksBehindSharedMappingsOnly) {
   for (const uroce_lend& each : {shared, readable}) {
     munmap(reinterpret_cast<void*>(each.vma_start), OwnFile::kBytes);
   }
+}
+
+/// A new file in memory with these seals.
+Fd SealedFile(int seals, unsigned flags = 0) {
+  Fd file(memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC | flags));
+  const bool is_sealed =
+      ftruncate(file.get(), 2 << 20) == 0 && fcntl(file.get(), F_ADD_SEALS, seals) == 0;
+  if (!is_sealed) file.Reset();
+  return file;
+}
+
+// Of other users the daemon maps the files alone whose pages no process can free.
+TEST(ControlTest, SealsAgainstWritesKeepThePagesOfAFile) {
+  EXPECT_FALSE(KeepsItsPages(SealedFile(0).get()));
+  EXPECT_FALSE(KeepsItsPages(SealedFile(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL).get()));
+  EXPECT_TRUE(KeepsItsPages(SealedFile(F_SEAL_WRITE).get()));
+  EXPECT_TRUE(KeepsItsPages(SealedFile(F_SEAL_FUTURE_WRITE).get()));
+  const Fd other(open("/dev/shm", O_RDWR | O_TMPFILE, 0600));
+  EXPECT_FALSE(KeepsItsPages(other.get()));
+  // Where a file of huge pages shrinks, threads that touch its pages may wait.
+  const Fd huge = SealedFile(F_SEAL_WRITE, MFD_HUGETLB);
+  const Fd constant = SealedFile(F_SEAL_WRITE | F_SEAL_SHRINK, MFD_HUGETLB);
+  if (!huge) GTEST_SKIP() << "no files of huge pages";
+  EXPECT_FALSE(KeepsItsPages(huge.get()));
+  EXPECT_TRUE(KeepsItsPages(constant.get()));
+}
+
+TEST(ControlTest, NoProcessFreesPagesOfAFileThatKeepsThem) {
+  const Fd file = SealedFile(0);
+  void* const pages = mmap(nullptr, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  EXPECT_EQ(madvise(pages, 0x1000, MADV_REMOVE), 0);
+  ASSERT_EQ(fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+  ASSERT_TRUE(KeepsItsPages(file.get()));
+  EXPECT_EQ(madvise(pages, 0x1000, MADV_REMOVE), -1);
+  EXPECT_EQ(fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 0x1000), -1);
+  munmap(pages, 2 << 20);
+}
+
+TEST(ControlTest, AnImmutableFileKeepsItsPages) {
+  const Fd file = SealedFile(0);
+  KeepPages(file.get());
+  const bool is_refused =
+      fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 0x1000) != 0;
+  EXPECT_EQ(KeepsItsPages(file.get()), is_refused);
+}
+
+TEST(ControlTest, AFileWhosePagesCanBeFreedIsMappedForThoseAloneWhoMayMakeWorkersWait) {
+  const Fd file = SealedFile(F_SEAL_SHRINK), sealed = SealedFile(F_SEAL_WRITE);
+  const uroce_lend request = LendFile(0, 0x1000, /*writable=*/false);
+  LentFile lent;
+  EXPECT_EQ(MapLentFile(request, file, FilesToMap::kKeepingPages, lent), UROCE_LEND_FREEABLE);
+  EXPECT_EQ(lent.mapping.length(), 0u);
+  EXPECT_EQ(MapLentFile(request, file, FilesToMap::kAll, lent), 0);
+  EXPECT_EQ(MapLentFile(request, sealed, FilesToMap::kKeepingPages, lent), 0);
+  EXPECT_EQ(lent.mapping.length(), 0x1000u);
 }
 
 /// The mode of a region, and how many parts it has.

@@ -126,7 +126,8 @@ TEST_F(LentEndsTest, OfADestroyedSegmentThatTheDaemonMade) {
   const absl::StatusOr<uint32_t> segment =
       program_->segments().Create(uroce_create_segment{0x10000, kPage}, file);
   ASSERT_TRUE(segment.ok()) << segment.status();
-  ASSERT_EQ(fallocate(file.get(), 0, 0, 16 * kPage), 0);
+  const std::string bytes(16 * kPage, 'b');
+  ASSERT_EQ(pwrite(file.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   file.Reset();
   {
     const Busy busy(*thread_);

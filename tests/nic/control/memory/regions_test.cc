@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/os/credentials.h"
 #include "pipeline/shm/abi/uroce_stage.h"
 #include "tests/nic/control/memory/lending.h"
 #include "tests/nic/control/test_program.h"
@@ -200,6 +203,24 @@ TEST(ControlTest, SegmentsAreSealedAndOfWholePages) {
     EXPECT_NE(program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{addr, length}).error,
               0);
   }
+}
+
+TEST(ControlTest, ProgramsCannotFreePagesOfASegment) {
+  if (!HasCapability(CAP_LINUX_IMMUTABLE)) GTEST_SKIP() << "the daemon lacks CAP_LINUX_IMMUTABLE";
+  TestProgram program;
+  const Answer made =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000});
+  ASSERT_EQ(made.fds.size(), 1u);
+  const int file = made.fds[0].get();
+  constexpr int kKeepsSize = FALLOC_FL_KEEP_SIZE;
+  for (const int mode : {FALLOC_FL_PUNCH_HOLE | kKeepsSize, FALLOC_FL_ZERO_RANGE | kKeepsSize,
+                         FALLOC_FL_COLLAPSE_RANGE}) {
+    EXPECT_NE(fallocate(file, mode, 0, 0x1000), 0) << mode;
+  }
+  void* const page = mmap(nullptr, 0x1000, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  EXPECT_NE(madvise(page, 0x1000, MADV_REMOVE), 0);
+  munmap(page, 0x1000);
 }
 
 TEST(ControlTest, ALargeRegionIsBroughtInWithoutHoldingOthersUp) {
