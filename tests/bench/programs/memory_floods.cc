@@ -69,7 +69,7 @@ FloodFile MakeFile(Program& program, MemoryKind kind) {
   Require(ftruncate(file.get(), kFreedBytes) == 0, "ftruncate");
   const uroce_lend_reply lent =
       nic::Lend(program.lend_socket(), nic::LendFile(0, kFreedBytes), file.get());
-  if (lent.error == UROCE_LEND_FREEABLE) {
+  if (lent.error == UROCE_LEND_FREEABLE || lent.error == EBUSY) {
     return {std::move(file), UROCE_MR_COPIED, UROCE_NONE, UROCE_WHY_NOT_SEALED};
   }
   Require(lent.error == 0, "LEND_FILE");

@@ -18,11 +18,14 @@ MOST_ROUNDS = 16  # Of so many seconds: a slow machine takes more for the same a
 SIGNS = ("sq_corrupt", "rq_corrupt", "req_cqe_error")
 
 
-class HostileTest(unittest.TestCase):
+class HostileCase(unittest.TestCase):
+    """Tests with their own lab, made with `daemon_flags`."""
+
+    daemon_flags = ()
     shares = "files under way of a user"  # The kernel counts them for all programs of a user.
 
     def setUp(self):
-        self.lab = MortalLab()
+        self.lab = MortalLab(*self.daemon_flags)
         self.addCleanup(self.lab.tear_down)
 
     def program(self):
@@ -30,6 +33,12 @@ class HostileTest(unittest.TestCase):
         for directory in (self.lab.directory, os.path.dirname(self.lab.daemons[0].socket)):
             os.chmod(directory, 0o711)
         return shutil.copy(HOSTILE, self.lab.directory)
+
+
+class HonestPairTest(HostileCase):
+    """The daemon maps all files that the hostile programs lend: so they reach more of its code."""
+
+    daemon_flags = ("--map-other-users-files",)
 
     def test_an_honest_pair_beside_hostile_programs(self):
         pingpong(self.lab)
@@ -59,6 +68,8 @@ class HostileTest(unittest.TestCase):
         hostile.expect_success(10)
         pair.wait_for_progress()
 
+
+class HostileTest(HostileCase):
     def attack(self, name, user=UNTRUSTED):
         """By a user without any privilege, in a namespace of users where it is root or not."""
         status, output = run_status([*user, self.program(), self.lab.daemons[0].socket, name])
