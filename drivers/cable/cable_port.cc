@@ -76,6 +76,8 @@ class CablePort final : public Port {
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override;
+  const void* outlet(uint16_t) const override { return out_.get(); }
+  const void* inlet(uint16_t) const override { return in_.get(); }
   int wait_fd(uint16_t queue) const override {
     return wakes_itself() ? -1 : in_->BellOf(queue).fd();
   }

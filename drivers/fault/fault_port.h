@@ -124,6 +124,12 @@ class FaultPort final : public Port {
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override;
+  const void* outlet(uint16_t queue) const override {
+    return lanes_[queue]->transmit.is_idle() ? port_->outlet(queue) : nullptr;
+  }
+  const void* inlet(uint16_t queue) const override {
+    return lanes_[queue]->receive.is_idle() ? port_->inlet(queue) : nullptr;
+  }
   TurnLimit turn_limit() const override { return port_->turn_limit(); }
   int wait_fd(uint16_t queue) const override { return port_->wait_fd(queue); }
   bool wakes_itself() const override { return port_->wakes_itself(); }

@@ -92,6 +92,11 @@ class Port {
   /// for longer ones than others do. ReceiveBurst itself ends at the bytes.
   virtual TurnLimit turn_limit() const { return {}; }
   static constexpr uint32_t kMostTurnFrames = 64;
+  /// Two ports of which one has as its inlet what the other has as its outlet are joined: what one
+  /// takes, the other yields at once, to the worker that owns the queue pair. Null: time passes
+  /// between, or something happens to the frames.
+  virtual const void* outlet([[maybe_unused]] uint16_t queue) const { return nullptr; }
+  virtual const void* inlet([[maybe_unused]] uint16_t queue) const { return nullptr; }
   /// An fd that becomes readable when frames arrive. -1: a sleeping worker wakes by timer, unless
   /// `wakes_itself` says that frames come only from a worker that is awake.
   virtual int wait_fd([[maybe_unused]] uint16_t queue) const { return -1; }

@@ -194,7 +194,8 @@ HeaderTemplate::HeaderTemplate(const HeaderTemplateConfig& config)
 }
 
 EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& header,
-                             uint32_t payload_bytes, uint16_t identification, uint8_t* out) {
+                             uint32_t payload_bytes, uint16_t identification, uint8_t* out,
+                             HeaderCrc crc) {
   const OpcodeInfo& info = InfoOf(header.opcode);
   const uint32_t pad_bytes = PadBytes(payload_bytes);
   const uint32_t udp_bytes = static_cast<uint32_t>(sizeof(UdpHeader)) + info.header_bytes +
@@ -208,9 +209,14 @@ EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& 
       Be<2>(static_cast<uint16_t>(udp_bytes)));
   if (info.Has(OpcodeInfo::kDeth)) PatchDatagram(path, header, bth);
   uint8_t* const end = PutExtendedHeaders(PatchBth(bth, header, pad_bytes), info, header);
-  const auto icrc_bytes = static_cast<size_t>(end - ip);
-  return {.length_bytes = static_cast<size_t>(end - out),
-          .crc_state = MaskedHeaderCrc32(ip, icrc_bytes, path.is_ipv6())};
+  const auto length = static_cast<size_t>(end - out);
+  const uint32_t state = crc == HeaderCrc::kComputed ? CrcOfHeaders(path, out, length) : 0;
+  return {.length_bytes = length, .crc_state = state};
+}
+
+uint32_t CrcOfHeaders(const HeaderTemplate& path, const uint8_t* headers, size_t length_bytes) {
+  return MaskedHeaderCrc32(headers + path.ip_offset(), length_bytes - path.ip_offset(),
+                           path.is_ipv6());
 }
 
 size_t WriteTrailer(uint8_t* out, uint32_t payload_bytes, uint32_t crc_state) {
@@ -223,6 +229,15 @@ size_t WriteTrailer(uint8_t* out, uint32_t payload_bytes, uint32_t crc_state) {
   StoreIcrc(out + pad_bytes, crc_state);
   return pad_bytes + kIcrcBytes;
 }
+
+size_t WriteEmptyTrailer(uint8_t* out, uint32_t payload_bytes) {
+  static constexpr std::array<uint8_t, kMaxTrailerBytes> kZeros{};
+  const size_t bytes = TrailerBytes(payload_bytes);
+  std::memcpy(out, kZeros.data(), bytes);
+  return bytes;
+}
+
+size_t TrailerBytes(uint32_t payload_bytes) { return PadBytes(payload_bytes) + kIcrcBytes; }
 
 uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote) {
   uint64_t entropy = flow_label & 0xfffff;

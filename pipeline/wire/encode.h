@@ -79,16 +79,28 @@ struct EncodedHeaders {
   uint32_t crc_state = 0;   ///< ICRC register after these bytes.
 };
 
+/// Whether EncodeHeaders computes the ICRC register, or leaves it 0: for a frame that gets its ICRC
+/// later, or never.
+enum class HeaderCrc : uint8_t { kComputed, kLeftOut };
+
 /// Writes the headers of a packet with `payload_bytes` of payload to `out`, which has room for
 /// kMaxHeaderBytes; bytes beyond the headers may be overwritten within that room. P_Key and, except
 /// for datagrams, destination QPN come from the template, not from `header`. The caller then copies
 /// the payload (CopyCrc32 from `crc_state`) and calls WriteTrailer. `identification`: IPv4 only.
 EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& header,
-                             uint32_t payload_bytes, uint16_t identification, uint8_t* out);
+                             uint32_t payload_bytes, uint16_t identification, uint8_t* out,
+                             HeaderCrc crc = HeaderCrc::kComputed);
+
+/// The ICRC register after `length_bytes` of headers that EncodeHeaders wrote to `headers`.
+uint32_t CrcOfHeaders(const HeaderTemplate& path, const uint8_t* headers, size_t length_bytes);
 
 /// Writes pad and ICRC behind the payload, and returns the number of bytes written. `crc_state` is
 /// the ICRC register after the payload.
 size_t WriteTrailer(uint8_t* out, uint32_t payload_bytes, uint32_t crc_state);
+/// Does the same with zeros in place of an ICRC.
+size_t WriteEmptyTrailer(uint8_t* out, uint32_t payload_bytes);
+/// How many bytes both write.
+size_t TrailerBytes(uint32_t payload_bytes);
 
 /// A source port computed from the flow label, or from both QPNs if the label is 0. Both directions
 /// get the same port. Source: docs/protocol/wire-format.md, section 1.1.

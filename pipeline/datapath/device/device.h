@@ -292,6 +292,18 @@ class DevicePort {
   /// itself for this worker. Frames to itself for other workers go to their owner; an owner that is
   /// behind holds them back. Captures see frames once their fate is known: see FrameRecorder.
   uint16_t Receive(rte_mbuf** frames, Nanos now);
+  /// Whether a frame of this turn to a queue pair of this worker at `other` can be received there
+  /// in the same turn.
+  bool Reaches(const DevicePort& other) const {
+    if (this == &other) return true;
+    if (!queue_ || !other.queue_) return false;
+    const void* const outlet = port_->outlet(*queue_);
+    return outlet != nullptr && outlet == other.port_->inlet(*other.queue_);
+  }
+  /// Whether it may hold a frame that this worker has sent in the same turn.
+  bool MayHaveOwnFrames() const {
+    return own_count_ != 0 || (queue_ && port_->inlet(*queue_) != nullptr);
+  }
   /// Whether frames may wait that the last Receive had no room for.
   bool has_more() const { return has_more_; }
 
@@ -314,6 +326,8 @@ class DevicePort {
   /// there is room for. True: it took at least one.
   bool TakeRelayed(uint32_t most);
   bool has_relays() const { return !relays_.empty(); }
+  /// Copies payload into frames that the last Flush has left (drivers::PayloadReference).
+  void SettlePending();
   void Flush(Nanos now);
   /// Whether frames or flows wait for this worker alone, so that it must not sleep.
   bool has_work() const;
@@ -389,6 +403,7 @@ class DevicePort {
   uint32_t own_head_ = 0;
   uint32_t own_count_ = 0;
   std::array<rte_mbuf*, kOwnRing> own_{};  // Frames to the device's own address.
+  const drivers::PayloadReference references_;
 };
 
 /// The ports of one worker. A turn goes through them in the order in which they were added. They

@@ -123,8 +123,8 @@ struct MrSegment {
   bool may_wait = false;      ///< kCopied: a file or the program provides the pages: no worker
                               ///< accesses them.
   bool is_staged = false;     ///< kCopied: memory of a device, reached by the program's stage.
+  bool is_own_file = false;   ///< kMapped: a file of the program's own.
   // The fields below are for nic.
-  bool is_own_file = false;      ///< kMapped: a file of the program's own.
   bool follows_address = false;  ///< Is or was copied: its bytes are those at app_addr.
   uint8_t reason = 0;            ///< kCopied: why (enum uroce_mr_reason).
 };
@@ -249,8 +249,9 @@ struct Piece {
   uint8_t* mapped = nullptr;  ///< kMapped; else null.
   uint64_t app_addr = 0;      ///< kCopied.
   uint32_t length_bytes = 0;
-  bool may_wait = false;   ///< kCopied: see MrSegment.
-  bool is_staged = false;  ///< kCopied: see MrSegment.
+  bool may_wait = false;     ///< kCopied: see MrSegment.
+  bool is_staged = false;    ///< kCopied: see MrSegment.
+  bool is_own_file = false;  ///< kMapped: see MrSegment.
 };
 
 /// Has the helper copy a mapped piece of a user whose memory rests (memory_rest.h).
@@ -273,7 +274,8 @@ inline Piece PieceOfSegment(const MrSegment& segment, uint64_t va, uint32_t leng
           .length_bytes = static_cast<uint32_t>(
               std::min<uint64_t>(length_bytes, segment.length_bytes - offset)),
           .may_wait = segment.may_wait,
-          .is_staged = segment.is_staged};
+          .is_staged = segment.is_staged,
+          .is_own_file = segment.is_own_file};
 }
 
 /// Returns the first contiguous bytes of [va, va + length). The range has passed CheckAccess.

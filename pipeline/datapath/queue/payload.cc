@@ -106,6 +106,19 @@ MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
   });
 }
 
+MoveResult PlaceReferred(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
+                         std::span<const uint8_t> payload, uint8_t* room) {
+  return Move(keys, walker, bytes, [&](uint8_t* mapped, const uint8_t* from, uint32_t length) {
+    if (mapped == nullptr) return;
+    if (mapped < from + length && from < mapped + length) [[unlikely]] {
+      uint8_t* const copy = room + (from - payload.data());
+      std::memcpy(copy, from, length);
+      from = copy;
+    }
+    OrderedCopy(mapped, from, length);
+  });
+}
+
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
   return Move(keys, walker, bytes, [](const uint8_t* mapped, uint8_t* frame, uint32_t length) {
     memcpy(frame, OrZeros(mapped, length), length);

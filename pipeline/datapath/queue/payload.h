@@ -272,6 +272,10 @@ enum class MoveResult : uint8_t {
 /// Writes bytes of a frame into mapped memory, in the order of OrderedCopy: programs poll on the
 /// last byte of a WRITE. A null segment drops its bytes. `bytes` advances with `walker`.
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
+/// Does the same for bytes of `payload`, which lie in memory of a program. Where they overlap with
+/// what is written, they go through `room`, which has as many bytes.
+MoveResult PlaceReferred(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
+                         std::span<const uint8_t> payload, uint8_t* room);
 /// Reads mapped memory into a frame. Null segments read as zeros. At most one packet's payload.
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
 /// Does the same as Gather, and `icrc` takes the bytes in the same pass. After kCopied `icrc` is

@@ -134,11 +134,19 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
       return true;
     }
   }
-  const MoveResult result = copies_.stalls().Watch(
-      transfer.walker, [&] { return Place(keys_, transfer.walker, transfer.bytes); });
+  const bool is_reference = frame != nullptr && references_.IsSet(*frame);
+  const MoveResult result = copies_.stalls().Watch(transfer.walker, [&] {
+    return is_reference ? PlaceReferred(keys_, transfer.walker, transfer.bytes,
+                                        references_.PayloadOf(*frame), references_.RoomOf(*frame))
+                        : Place(keys_, transfer.walker, transfer.bytes);
+  });
   if (result != MoveResult::kCopied) {
     Finish(qp, effect, result, 0);
     return true;
+  }
+  if (is_reference) [[unlikely]] {
+    transfer.bytes += references_.RoomOf(*frame) - references_.PayloadOf(*frame).data();
+    references_.Settle(*frame);
   }
   if (CopyEngine::TakePlaced(qp, effect, packet.header.psn)) {
     Finish(qp, effect, MoveResult::kDone, 0);
@@ -192,6 +200,7 @@ void Effects::Finish(QueuePair& qp, const Effect& effect, MoveResult result, uin
 }
 
 bool Effects::Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame) {
+  references_.Settle(*frame);
   const bool kept = kept_frames_.Keep(qp.kept(), qp.program().frames, psn, frame);
   if (!kept) Count(qp.port().counters().rx_kept_full);
   qp.core().OnEffectDone(kept ? EffectOutcome::kDone : EffectOutcome::kNotKept, 0, time_.now());

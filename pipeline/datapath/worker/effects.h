@@ -14,6 +14,7 @@
 #include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/schedule.h"
+#include "pipeline/port/frames.h"
 
 namespace uroce::datapath {
 
@@ -90,6 +91,7 @@ class Effects {
   KeyChanges& key_changes_;
   KeptFramePool& kept_frames_;
   const TurnTime& time_;
+  const drivers::PayloadReference references_;
 };
 
 }  // namespace uroce::datapath

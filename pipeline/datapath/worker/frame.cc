@@ -295,6 +295,7 @@ uroce_capture_note FrameRecorder::AnnotateSent(QueuePair& qp, const transport::T
 
 void FrameRecorder::AddToHistory(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
                                  const uroce_capture_note& annotation) {
+  references_.Fill(*frame);
   pending_.Fill(*frame);
   qp.history()->Add(direction, BytesOf(*frame), taps_.clock.Wall(), annotation);
 }

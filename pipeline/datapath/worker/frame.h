@@ -182,6 +182,7 @@ class FrameRecorder {
   /// Gives the frame to the captures.
   void Record(DevicePort& port, const rte_mbuf* frame) {
     if (taps_.list.empty() || mark_.IsSet(*frame)) return;
+    references_.Fill(*frame);
     pending_.Fill(*frame);
     taps_.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, annotation_);
   }
@@ -267,6 +268,7 @@ class FrameRecorder {
 
   const MulticastMark mark_;
   const drivers::PendingIcrc pending_;
+  const drivers::PayloadReference references_;
   Taps taps_;
   uroce_capture_note annotation_{};
 };

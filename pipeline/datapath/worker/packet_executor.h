@@ -15,6 +15,7 @@
 #include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/datapath/worker/state_changes.h"
 #include "pipeline/datapath/worker/transmitter.h"
+#include "pipeline/port/frames.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
 
@@ -44,7 +45,10 @@ class PacketExecutor {
                rte_mbuf* frame) {
     ++qp.traffic().received_packets;
     qp.traffic().received_bytes += frame->data_len;
-    if (qp.is_waiting()) return context_.waiting_packets.Keep(qp, frame);
+    if (qp.is_waiting()) {
+      references_.Settle(*frame);
+      return context_.waiting_packets.Keep(qp, frame);
+    }
     if (MayCopy(packet) && !context_.waiting_packets.MayWait(qp)) [[unlikely]] {
       context_.waiting_packets.Drop(qp, frame);
       return false;
@@ -81,6 +85,7 @@ class PacketExecutor {
   static transport::SrqAccess SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
 
   const ExecuteContext context_;
+  const drivers::PayloadReference references_;
 };
 
 // Continues queue pairs whose copy has ended, whose taken-back key no worker uses any more, whose

@@ -240,24 +240,44 @@ Receiver::Receiver(const ReceiveContext& context)
 bool Receiver::Receive() {
   bool any = false;
   bool has_more = false;
-  std::array<rte_mbuf*, DevicePort::kMostReceived> frames;
   for (const auto& port : context_.ports) {
-    const uint16_t count = port->Receive(frames.data(), context_.time.now());
+    any |= ReceiveFrom(*port);
     has_more |= port->has_more();
-    if (count == 0) continue;
-    any = true;
-    LookAhead ahead(context_.queue_pairs, frames.data(), count);
-    uint16_t done = 0;  // Frames to free: kept ones are left out.
-    for (uint16_t i = 0; i < count; ++i) {
-      ahead.Step(i);
-      rte_mbuf* const frame = frames[i];
-      if (!OnFrame(*port, frame)) frames[done++] = frame;
-    }
-    rte_pktmbuf_free_bulk(frames.data(), done);
-    if (port->device().host_link != nullptr) port->device().host_link->Flush();
   }
   has_more_ = has_more;
   return any;
+}
+
+bool Receiver::ReceiveFrom(DevicePort& port) {
+  std::array<rte_mbuf*, DevicePort::kMostReceived> frames;
+  const uint16_t count = port.Receive(frames.data(), context_.time.now());
+  if (count == 0) return false;
+  LookAhead ahead(context_.queue_pairs, frames.data(), count);
+  uint16_t done = 0;  // Frames to free: kept ones are left out.
+  for (uint16_t i = 0; i < count; ++i) {
+    ahead.Step(i);
+    rte_mbuf* const frame = frames[i];
+    if (!OnFrame(port, frame)) frames[done++] = frame;
+  }
+  rte_pktmbuf_free_bulk(frames.data(), done);
+  if (port.device().host_link != nullptr) port.device().host_link->Flush();
+  return true;
+}
+
+// A frame that the port did not take, or lost, does not come.
+void Receiver::ReceiveReferred(uint32_t count) {
+  referred_ = count;
+  bool any = true;
+  while (referred_ != 0 && any) {
+    any = false;
+    for (const auto& port : context_.ports) {
+      if (port->MayHaveOwnFrames()) any |= ReceiveFrom(*port);
+    }
+  }
+  if (referred_ == 0) [[likely]]
+    return;
+  for (const auto& port : context_.ports) port->SettlePending();
+  referred_ = 0;
 }
 
 bool Receiver::TakeFromOtherWorkers() {
@@ -323,6 +343,10 @@ bool Receiver::OnFrame(DevicePort& port, rte_mbuf* frame) {
   wire::FrameView view;
   const wire::DecodeResult decoded = wire::Decode(BytesOf(*frame), packet, view);
   if (decoded != wire::DecodeResult::kOk) return OnOtherFrame(port, frame, decoded);
+  if (references_.IsSet(*frame)) {
+    packet.payload = references_.PayloadOf(*frame);
+    --referred_;
+  }
   context_.recorder.Begin(packet);
   if (packet.header.dest_qpn == kMulticastQpn && (view.destination[0] & 1) != 0) [[unlikely]] {
     multicast_.Receive(port, packet, view, frame);

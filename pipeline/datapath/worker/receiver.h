@@ -195,12 +195,16 @@ class Receiver {
 
   /// Takes a burst from each port.
   bool Receive();
+  /// Takes all of `count` frames that this worker has sent in this turn by reference.
+  void ReceiveReferred(uint32_t count);
   /// Takes the frames that other workers have received for this one. Called after Receive.
   bool TakeFromOtherWorkers();
   /// Whether frames may wait that the last of these calls have left.
   bool has_more() const { return has_more_; }
 
  private:
+  /// Takes a burst from one port. False: there was none.
+  bool ReceiveFrom(DevicePort& port);
   /// True: the frame was kept, for later.
   bool OnFrame(DevicePort& port, rte_mbuf* frame);
   /// Does the same for a frame that is no RoCE packet.
@@ -221,6 +225,8 @@ class Receiver {
   Admission admission_;
   HandOver hand_over_;
   MulticastReceiver multicast_;
+  const drivers::PayloadReference references_;
+  uint32_t referred_ = 0;  ///< Frames by reference that are still to come.
   bool has_more_ = false;
 };
 

@@ -35,6 +35,16 @@ void PrefetchAfter(Flow& flow) {
   QueuePair::OfFlow(next).works().PrefetchSend();
 }
 
+// A copy of fewer bytes costs less than a look at the peer.
+constexpr uint32_t kLeastReferredBytes = 1024;
+
+/// Whether the payload may be sent by reference, as far as `qp` and the packet tell.
+bool MayRefer(const QueuePair& qp, const TxPacket& packet, const RunningIcrc& icrc) {
+  return packet.payload_bytes() >= kLeastReferredBytes && icrc.is_left_out() &&
+         packet.source == TxPacket::Source::kSend && qp.is_peer_in_daemon() &&
+         qp.core().is_reliable();
+}
+
 // The headers of the path that a datagram takes. Null: the queue pair may not use the address
 // handle.
 const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPacket& packet) {
@@ -42,6 +52,11 @@ const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPack
   // The protection domain belongs to one program and one device.
   if (vector == nullptr || vector->pd() != qp.config().pd) return nullptr;
   return &vector->header_template();
+}
+
+// The headers of the path of `packet`. Null: see TemplateOfDatagram.
+const wire::HeaderTemplate* TemplateFor(const QueuePair& qp, const TxPacket& packet) {
+  return qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
 }
 
 }  // namespace
@@ -197,6 +212,28 @@ MoveResult Transmitter::GatherCopied(QueuePair& qp, const TxPacket& packet, uint
   return result;
 }
 
+// Requests alone: a program leaves their bytes as they are until they are acknowledged, while a
+// response has the bytes of its moment. Both programs belong to one user, whose memory rests if the
+// worker waits in the copy. A file of the program's own may be mapped at two places in the daemon,
+// where a copy from one to the other would not see that they overlap.
+bool Transmitter::Refer(QueuePair& qp, const TxPacket& packet, PieceWalker walker,
+                        rte_mbuf* frame) {
+  const QueuePair* const peer = context_.queue_pairs.Find(qp.path().remote_qpn);
+  if (peer == nullptr || peer->is_waiting() || !qp.port().Reaches(peer->port()) ||
+      peer->config().session->rest() != qp.config().session->rest()) {
+    return false;
+  }
+  const uint32_t length = packet.payload_bytes();
+  Piece piece;
+  if (!walker.Look(context_.keys, piece) || piece.mapped == nullptr || piece.is_own_file ||
+      piece.length_bytes != length) {
+    return false;
+  }
+  references_.Set(*frame, frame->data_len, {piece.mapped, length});
+  ++referred_;
+  return true;
+}
+
 Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& packet,
                                              const RunningIcrc& icrc_of_headers, rte_mbuf* frame) {
   const uint32_t length = packet.payload_bytes();
@@ -209,6 +246,10 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
   }
   transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
   transfer.bytes = payload;
+  if (MayRefer(qp, packet, icrc) && Refer(qp, packet, transfer.walker, frame)) {
+    FinishFrame(qp, packet, frame, icrc);
+    return Sent::kPacket;
+  }
   MoveResult result = context_.copies.stalls().Watch(transfer.walker, [&] {
     return GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc);
   });
@@ -226,23 +267,28 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
     case MoveResult::kCopied:
       break;
   }
-  context_.copies.SubmitGather(qp, packet, transfer, icrc_of_headers.state(), frame);
+  // A capture that begins meanwhile needs the ICRC, even if it would be left out now.
+  const wire::HeaderTemplate* const path = TemplateFor(qp, packet);
+  if (path == nullptr) return RefuseAddress(qp);
+  const uint32_t crc = wire::CrcOfHeaders(*path, StartOf(frame), frame->data_len);
+  context_.copies.SubmitGather(qp, packet, transfer, crc, frame);
   return Sent::kWaits;
 }
 
 Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
   uint8_t* const start = StartOf(frame);
   const uint32_t length = packet.payload_bytes();
-  const wire::HeaderTemplate* const path =
-      qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
+  const wire::HeaderTemplate* const path = TemplateFor(qp, packet);
   if (path == nullptr) return RefuseAddress(qp);
   // Those of a queue pair rise by one, so that a port can send its packets as superframes.
   const auto identification = static_cast<uint16_t>(qp.traffic().sent_packets);
+  const bool leaves_icrc_out = LeavesIcrcOut(qp);
   const wire::EncodedHeaders headers =
-      wire::EncodeHeaders(*path, packet.header, length, identification, start);
+      wire::EncodeHeaders(*path, packet.header, length, identification, start,
+                          leaves_icrc_out ? wire::HeaderCrc::kLeftOut : wire::HeaderCrc::kComputed);
   uint8_t* const payload = start + headers.length_bytes;
   frame->data_len = static_cast<uint16_t>(headers.length_bytes);
-  RunningIcrc icrc(headers.crc_state, LeavesIcrcOut(qp));
+  RunningIcrc icrc(headers.crc_state, leaves_icrc_out);
   if (length == 0) {
     FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
@@ -289,12 +335,19 @@ void Transmitter::FinishGather(QueuePair& qp, MoveResult result) {
   Charge(qp, frame->data_len);
 }
 
+// Code that fills a payload in later fills the bytes behind it in, too.
+size_t Transmitter::PutTrailer(rte_mbuf& frame, uint32_t payload_bytes, const RunningIcrc& icrc) {
+  uint8_t* const trailer = StartOf(&frame) + frame.data_len + payload_bytes;
+  if (!icrc.is_left_out()) return wire::WriteTrailer(trailer, payload_bytes, icrc.state());
+  pending_.Set(frame);
+  if (references_.IsSet(frame)) return wire::TrailerBytes(payload_bytes);
+  return wire::WriteEmptyTrailer(trailer, payload_bytes);
+}
+
 void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame,
                               const RunningIcrc& icrc) {
   const uint32_t payload_bytes = packet.payload_bytes();
-  uint8_t* const trailer = StartOf(frame) + frame->data_len + payload_bytes;
-  const size_t trailer_bytes = wire::WriteTrailer(trailer, payload_bytes, icrc.state());
-  if (icrc.is_left_out()) pending_.Set(*frame);
+  const size_t trailer_bytes = PutTrailer(*frame, payload_bytes, icrc);
   frame->data_len = static_cast<uint16_t>(frame->data_len + payload_bytes + trailer_bytes);
   frame->pkt_len = frame->data_len;
   drivers::SetDestination(*frame, qp.path().remote_qpn);

@@ -5,6 +5,7 @@
 #include <rte_mbuf.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
@@ -23,6 +24,7 @@ namespace uroce::datapath {
 /// The parts of a worker that its transmitter uses.
 struct TransmitContext {
   const KeyTable& keys;
+  const QpnTable& queue_pairs;
   const DevicePorts& ports;
   CrossWorkerLink& cross_worker;
   FrameStash& stash;
@@ -42,6 +44,9 @@ class Transmitter {
 
   /// Sends what there is to send, a burst for each port. Queue pairs that have sent are touched.
   bool Transmit();
+  /// How many frames were sent since the last call whose payload is still where the program has it.
+  /// Called behind Transmit: this worker receives them before its turn ends.
+  uint32_t TakeReferred() { return std::exchange(referred_, 0); }
   /// Sends all answers that `qp` owes.
   void AcknowledgeAll(QueuePair& qp) {
     while (Acknowledge(qp)) continue;
@@ -78,6 +83,9 @@ class Transmitter {
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
+  /// Sends the payload of a packet by reference (drivers::PayloadReference). False: it must be
+  /// copied.
+  bool Refer(QueuePair& qp, const transport::TxPacket& packet, PieceWalker walker, rte_mbuf* frame);
   /// Reads the payload of a packet from the program's memory into `frame`, behind the headers.
   inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet,
                             const RunningIcrc& icrc_of_headers, rte_mbuf* frame);
@@ -86,6 +94,9 @@ class Transmitter {
                           Transfer& transfer, RunningIcrc& icrc);
   Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
   Sent RefuseAddress(QueuePair& qp);
+  /// Writes what is behind the payload of `frame`, which holds its headers, and returns how many
+  /// bytes that is.
+  inline size_t PutTrailer(rte_mbuf& frame, uint32_t payload_bytes, const RunningIcrc& icrc);
   void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame,
                    const RunningIcrc& icrc);
   /// Completes the frame of an unacknowledged service's packet. True: it is for this device.
@@ -95,6 +106,8 @@ class Transmitter {
 
   const TransmitContext context_;
   const drivers::PendingIcrc pending_;
+  const drivers::PayloadReference references_;
+  uint32_t referred_ = 0;
 };
 
 }  // namespace uroce::datapath

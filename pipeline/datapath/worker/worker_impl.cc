@@ -91,6 +91,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
       key_changes(*config.keys, config.grace, ready, time),
       effects(*config.keys, copies, key_changes, kept_frames, time),
       transmitter({.keys = *config.keys,
+                   .queue_pairs = objects.queue_pairs(),
                    .ports = objects.ports(),
                    .cross_worker = cross_worker,
                    .stash = stash,
@@ -229,7 +230,11 @@ bool Worker::Impl::Turn(Nanos now) {
   busy |= ExpireTimers();
   // Programs see completions before this worker spends time on sending.
   settler.SettleTouched();
-  if (transmitter.Transmit()) {
+  const bool has_sent = transmitter.Transmit();
+  if (const uint32_t referred = transmitter.TakeReferred(); referred != 0) {
+    receiver.ReceiveReferred(referred);
+  }
+  if (has_sent) {
     busy = true;
     settler.SettleTouched();
   }

@@ -57,6 +57,7 @@ class ResumptionTest : public WorkPartsTest {
   QueuePairTimers timers_;
   HeldSenders held_{cross_worker_.gates(), waiting_packets_};
   Transmitter transmitter_{{.keys = keys_,
+                            .queue_pairs = objects_.queue_pairs(),
                             .ports = objects_.ports(),
                             .cross_worker = cross_worker_,
                             .stash = stash_,
