@@ -58,6 +58,11 @@ class WireLoop {
   /// A limit of the sender that is never reached: each packet is counted, and none waits.
   void Pace() { a_->qp->flow().rate.SetLimit(kLineBps); }
 
+  /// As frames that stay in the daemon do.
+  void LeaveIcrcOut() {
+    for (const auto& device : bed_.devices) device->leaves_icrc_out = true;
+  }
+
   void RecordHistories() {
     for (Endpoint* end : {a_, b_}) end->qp->set_history(std::make_unique<PacketHistory>(64));
   }
