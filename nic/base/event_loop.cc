@@ -81,7 +81,9 @@ void EventLoop::Run() {
 // looked up one by one, and are never used twice.
 void EventLoop::RunOnce(int timeout_ms) {
   epoll_event events[kEventsPerTurn];
+  if (!std::exchange(has_run_, true)) run_delay_.Open();
   const int count = Wait(events, kEventsPerTurn, timeout_ms);
+  const Nanos delay_before = run_delay_.Read();
   const Nanos begin = Now();
   ++turn_;
   for (int i = 0; i < count; ++i) {
@@ -94,11 +96,14 @@ void EventLoop::RunOnce(int timeout_ms) {
   if (count <= 0 && !was_due) return;
   const Nanos end = Now();
   if (count > 0) busy_at_ = end;
-  CountTurn(end - begin);
+  CountTurn(end - begin, delay_before);
 }
 
-void EventLoop::CountTurn(Nanos took) {
-  const auto took_ns = static_cast<uint64_t>(took.count());
+// What is long because other threads have the CPU says nothing of the work.
+void EventLoop::CountTurn(Nanos took, Nanos delay_before) {
+  constexpr Nanos kLong{1'000'000};
+  const Nanos delay = took < kLong ? Nanos(0) : run_delay_.Read() - delay_before;
+  const auto took_ns = static_cast<uint64_t>(std::max(took - delay, Nanos(0)).count());
   turn_ns_.Add(took_ns);
   longest_turn_ns_ = std::max(longest_turn_ns_, took_ns);
 }

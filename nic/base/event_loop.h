@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "pipeline/base/observation.h"
 #include "pipeline/base/types.h"
+#include "pipeline/os/clock.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/os/side_thread.h"
 
@@ -58,7 +59,8 @@ class EventLoop final : public Timers {
   /// The number of waits so far.
   uint64_t turn() const { return turn_; }
   /// How long the turns took in which something had come: from the end of the wait to the last
-  /// callback.
+  /// callback. Of a turn of a millisecond or more, the time is left out in which the thread waited
+  /// for a CPU.
   const TurnHistogram& turn_ns() const { return turn_ns_; }
   uint64_t longest_turn_ns() const { return longest_turn_ns_; }
 
@@ -78,13 +80,15 @@ class EventLoop final : public Timers {
   int TimeoutMs(int limit_ms) const;
   /// Returns whether any timer was due.
   bool FireTimers();
-  void CountTurn(Nanos took);
+  void CountTurn(Nanos took, Nanos delay_before);
 
   Fd epoll_;
   Id next_id_ = 1;
   bool stopped_ = false;
   uint64_t turn_ = 0;
   Nanos busy_at_;  ///< When an event came last.
+  RunDelay run_delay_;
+  bool has_run_ = false;
   TurnHistogram turn_ns_;
   uint64_t longest_turn_ns_ = 0;
   absl::flat_hash_map<Id, Watched> watched_;

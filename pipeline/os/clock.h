@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock of a worker: the processor's counter of ticks, kept to the system's clock.
+// The clock of a worker: the processor's counter of ticks, kept to the system's clock. Also how
+// long a thread has waited for a CPU.
 #pragma once
 
 #include <cstdint>
@@ -100,6 +101,26 @@ class Clock {
   CounterTime time_;
   Nanos wall_offset_;
   Nanos last_wall_{0};
+};
+
+// How long a thread was ready to run, but had no CPU.
+
+/// Reads /proc/thread-self/schedstat, which takes a microsecond. Where the kernel has no such file,
+/// every time is 0. Used by one thread, which is also the one that calls Open.
+class RunDelay {
+ public:
+  RunDelay() = default;
+  ~RunDelay();
+  RunDelay(const RunDelay&) = delete;
+  RunDelay& operator=(const RunDelay&) = delete;
+
+  /// From now on the times are those of the calling thread.
+  void Open();
+  /// The time in which the thread has waited for a CPU since it began.
+  Nanos Read() const;
+
+ private:
+  int fd_ = -1;
 };
 
 }  // namespace uroce

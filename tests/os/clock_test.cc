@@ -2,9 +2,12 @@
 #include "pipeline/os/clock.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <ctime>
+
+#include "tests/os/busy_cpu.h"
 
 namespace uroce {
 namespace {
@@ -148,6 +151,21 @@ TEST(ClockTest, ItsRateIsThatOfTheSystemFromTheFirstReadingOn) {
     const int64_t shown_ns = end.clock_ns - begin.clock_ns;
     EXPECT_LE(std::abs(shown_ns - elapsed_ns) * 1'000, elapsed_ns) << shown_ns << " ns shown";
   }
+}
+
+TEST(RunDelayTest, BeforeOpenThereIsNone) { EXPECT_EQ(RunDelay().Read(), Nanos(0)); }
+
+// Ends when the kernel has counted a wait. Without one it hangs.
+TEST(RunDelayTest, CountsTheWaitForACpuThatAnotherThreadHas) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) {
+    GTEST_SKIP() << "this kernel has no /proc/thread-self/schedstat (CONFIG_SCHED_INFO)";
+  }
+  const BesideABusyThread waiting([] {
+    RunDelay delay;
+    delay.Open();
+    const Nanos before = delay.Read();
+    while (delay.Read() <= before) continue;
+  });
 }
 
 }  // namespace

@@ -292,10 +292,9 @@ class DevicePort {
   /// itself for this worker. Frames to itself for other workers go to their owner; an owner that is
   /// behind holds them back. Captures see frames once their fate is known: see FrameRecorder.
   uint16_t Receive(rte_mbuf** frames, Nanos now);
-  /// Whether a frame of this turn to a queue pair of this worker at `other` can be received there
-  /// in the same turn.
-  bool Reaches(const DevicePort& other) const {
-    if (this == &other) return true;
+  /// Whether a frame that the port takes in this turn, to a queue pair of this worker, can be
+  /// received from `other` in the same turn.
+  bool IsJoinedTo(const DevicePort& other) const {
     if (!queue_ || !other.queue_) return false;
     const void* const outlet = port_->outlet(*queue_);
     return outlet != nullptr && outlet == other.port_->inlet(*other.queue_);

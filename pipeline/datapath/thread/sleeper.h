@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker's thread idles: when it goes to sleep, what wakes it, and how long it then waited
-// for a CPU.
+// How a worker's thread idles: when it goes to sleep, and what wakes it.
 #pragma once
 
 #include <algorithm>
@@ -62,26 +61,6 @@ class IdlePolicy {
   Nanos yielded_at_ = kNever;  ///< When the turn before the last yield began.
   uint32_t empty_turns_ = 0;
   cpu::Contention contention_;
-};
-
-// How long a thread was ready to run, but had no CPU.
-
-/// Reads /proc/thread-self/schedstat, which takes a microsecond. Where the kernel has no such file,
-/// every time is 0. Used by one thread, which is also the one that calls Open.
-class RunDelay {
- public:
-  RunDelay() = default;
-  ~RunDelay();
-  RunDelay(const RunDelay&) = delete;
-  RunDelay& operator=(const RunDelay&) = delete;
-
-  /// From now on the times are those of the calling thread.
-  void Open();
-  /// The time in which the thread has waited for a CPU since it began.
-  Nanos Read() const;
-
- private:
-  int fd_ = -1;
 };
 
 // Sleep, until a file descriptor, another thread or a deadline wakes the worker.

@@ -134,7 +134,11 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
       return true;
     }
   }
-  const bool is_reference = frame != nullptr && references_.IsSet(*frame);
+  bool is_reference = frame != nullptr && references_.IsSet(*frame);
+  if (is_reference && copies_.stalls().measures()) [[unlikely]] {
+    TakeIntoFrame(*frame, transfer);
+    is_reference = false;
+  }
   const MoveResult result = copies_.stalls().Watch(transfer.walker, [&] {
     return is_reference ? PlaceReferred(keys_, transfer.walker, transfer.bytes,
                                         references_.PayloadOf(*frame), references_.RoomOf(*frame))
@@ -144,10 +148,8 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
     Finish(qp, effect, result, 0);
     return true;
   }
-  if (is_reference) [[unlikely]] {
-    transfer.bytes += references_.RoomOf(*frame) - references_.PayloadOf(*frame).data();
-    references_.Settle(*frame);
-  }
+  if (is_reference) [[unlikely]]
+    TakeIntoFrame(*frame, transfer);
   if (CopyEngine::TakePlaced(qp, effect, packet.header.psn)) {
     Finish(qp, effect, MoveResult::kDone, 0);
     return true;
@@ -162,6 +164,12 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
   }
   copies_.SubmitEffect(qp, effect, packet, transfer, is_in_job ? nullptr : frame);
   return is_in_job;
+}
+
+void Effects::TakeIntoFrame(rte_mbuf& frame, Transfer& transfer) const {
+  transfer.bytes =
+      references_.RoomOf(frame) + (transfer.bytes - references_.PayloadOf(frame).data());
+  references_.Settle(frame);
 }
 
 bool Effects::StartAtomic(QueuePair& qp, const Effect& effect) {

@@ -82,6 +82,8 @@ class Effects {
  private:
   /// Whether the peer has the right to the whole message that `effect` checks before it begins.
   bool IsGranted(const QueuePair& qp, const transport::Effect& effect) const;
+  /// Copies the payload of `frame`, which is elsewhere, into it. `transfer` goes on there.
+  void TakeIntoFrame(rte_mbuf& frame, Transfer& transfer) const;
   bool StartAtomic(QueuePair& qp, const transport::Effect& effect);
   /// Keeps a packet that came behind a missing one. False: there is no room.
   bool Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame);

@@ -45,6 +45,12 @@ bool MayRefer(const QueuePair& qp, const TxPacket& packet, const RunningIcrc& ic
          qp.core().is_reliable();
 }
 
+/// Whether a frame of this turn from `qp` to `peer`, of the same worker, arrives in this turn.
+bool ReachesInTurn(const QueuePair& qp, const QueuePair& peer) {
+  if (qp.peer() == PeerPlace::kSameDevice) return &qp.port() == &peer.port();
+  return qp.port().IsJoinedTo(peer.port());
+}
+
 // The headers of the path that a datagram takes. Null: the queue pair may not use the address
 // handle.
 const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPacket& packet) {
@@ -213,14 +219,14 @@ MoveResult Transmitter::GatherCopied(QueuePair& qp, const TxPacket& packet, uint
 }
 
 // Requests alone: a program leaves their bytes as they are until they are acknowledged, while a
-// response has the bytes of its moment. Both programs belong to one user, whose memory rests if the
-// worker waits in the copy. A file of the program's own may be mapped at two places in the daemon,
-// where a copy from one to the other would not see that they overlap.
+// response has the bytes of its moment. A file of the program's own may be mapped at two places in
+// the daemon, where a copy from one to the other would not see that they overlap. While accesses
+// are measured, those of the two programs must be told apart.
 bool Transmitter::Refer(QueuePair& qp, const TxPacket& packet, PieceWalker walker,
                         rte_mbuf* frame) {
   const QueuePair* const peer = context_.queue_pairs.Find(qp.path().remote_qpn);
-  if (peer == nullptr || peer->is_waiting() || !qp.port().Reaches(peer->port()) ||
-      peer->config().session->rest() != qp.config().session->rest()) {
+  if (peer == nullptr || peer->is_waiting() || !ReachesInTurn(qp, *peer) ||
+      context_.copies.stalls().measures()) {
     return false;
   }
   const uint32_t length = packet.payload_bytes();

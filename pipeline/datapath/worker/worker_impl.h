@@ -25,6 +25,7 @@
 #include "pipeline/datapath/worker/state_changes.h"
 #include "pipeline/datapath/worker/transmitter.h"
 #include "pipeline/datapath/worker/worker.h"
+#include "pipeline/os/clock.h"
 
 namespace uroce::datapath {
 

@@ -2,9 +2,6 @@
 #include "pipeline/datapath/thread/sleeper.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include "tests/os/busy_cpu.h"
 
 namespace uroce::datapath {
 namespace {
@@ -63,21 +60,6 @@ TEST_F(IdlePolicyTest, NeitherALongTurnNorALongSleepIsASlowYield) {
   EXPECT_EQ(After(false, kSpin), IdleStep::kSleep);
   EXPECT_EQ(After(true, kSlowYield * 2), IdleStep::kPoll);
   EXPECT_EQ(AfterPolls(), IdleStep::kYield);
-}
-
-TEST(RunDelayTest, BeforeOpenThereIsNone) { EXPECT_EQ(RunDelay().Read(), Nanos(0)); }
-
-// Ends when the kernel has counted a wait. Without one it hangs.
-TEST(RunDelayTest, CountsTheWaitForACpuThatAnotherThreadHas) {
-  if (access("/proc/thread-self/schedstat", R_OK) != 0) {
-    GTEST_SKIP() << "this kernel has no /proc/thread-self/schedstat (CONFIG_SCHED_INFO)";
-  }
-  const BesideABusyThread waiting([] {
-    RunDelay delay;
-    delay.Open();
-    const Nanos before = delay.Read();
-    while (delay.Read() <= before) continue;
-  });
 }
 
 }  // namespace

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "drivers/cable/cable_port.h"
 #include "drivers/fault/fault_port.h"
 #include "pipeline/datapath/capture/packet_records.h"
+#include "pipeline/datapath/worker/stall_watch.h"
 #include "pipeline/port/frames.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
@@ -170,17 +173,41 @@ TEST_F(WorkerReferenceTest, FilesOfAProgramAreCopied) {
   EXPECT_EQ(referred(), 0u);
 }
 
-TEST_F(WorkerReferenceTest, BytesForAnotherUserAreCopied) {
-  Endpoint& other = bed_.AddEndpoint(1, {.session = &bed_.AddSession()});
+TEST_F(WorkerReferenceTest, WhileAccessesAreMeasuredBytesAreCopied) {
+  const MemoryRegion& from = Source();
+  const MemoryRegion& to = Target();
+  Write(from, to);
+  bed_.Turn();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));  // The thread gives its CPU up.
+  bed_.Turn(StallWatch::kLong);
+  bed_.Settle();
+  EXPECT_EQ(referred(), 3u);
+  std::ranges::fill(target_, uint8_t{0});
+  Write(from, to);
+  bed_.Settle();
+  EXPECT_TRUE(Arrived());
+  EXPECT_EQ(referred(), 3u);
+  bed_.Turn(StallWatch::kLong * MemoryRest::kTimesAsLong);
+  Write(from, to);
+  bed_.Settle();
+  EXPECT_EQ(referred(), 6u);
+}
+
+TEST_F(WorkerReferenceTest, AFrameThatGoesElsewhereIsWhole) {
   Endpoint& own = bed_.AddEndpoint(0);
-  bed_.Connect(own, other);
+  Endpoint& twin = bed_.AddEndpoint(0);
+  Endpoint& far = bed_.AddEndpoint(1);
+  bed_.Connect(own, far);
+  Path path = own.qp->path();
+  path.remote_qpn = twin.qp->qpn();
+  bed_.worker->Run(
+      [&] { bed_.worker->Modify(own.qp.get(), transport::QpState::kRts, bed_.attributes, &path); });
   const MemoryRegion& to = Target();
   own.PostSend({.opcode = kWrite,
                 .list = {Testbed::Sge(Source(), 0, kMessageBytes)},
                 .remote_addr = to.iova,
                 .rkey = to.key});
-  bed_.Settle();
-  EXPECT_TRUE(Arrived());
+  bed_.Turn();
   EXPECT_EQ(referred(), 0u);
 }
 

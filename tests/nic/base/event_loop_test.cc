@@ -5,11 +5,15 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
+
+#include "pipeline/os/clock.h"
+#include "tests/os/busy_cpu.h"
 
 namespace uroce::nic {
 namespace {
@@ -43,6 +47,33 @@ TEST(EventLoopTest, TurnsInWhichSomethingCameHaveALength) {
   loop.RunOnce(0);
   EXPECT_EQ(CountOf(loop.turn_ns()), 2u);
   EXPECT_GE(loop.longest_turn_ns(), longest_ns) << "the longest of all";
+}
+
+// Ends when the kernel has counted a wait of a millisecond. Without one it hangs.
+TEST(EventLoopTest, ALongTurnHasNoWaitsForACpuInIt) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) {
+    GTEST_SKIP() << "this kernel has no /proc/thread-self/schedstat (CONFIG_SCHED_INFO)";
+  }
+  constexpr Nanos kWait{1'000'000};
+  Nanos waited{0};
+  Nanos took{0};
+  uint64_t counted_ns = 0;
+  {
+    const BesideABusyThread beside([&] {
+      EventLoop loop;
+      loop.After(Nanos(0), [&] {
+        RunDelay delay;
+        delay.Open();
+        const Nanos before = delay.Read();
+        while (waited < kWait) waited = delay.Read() - before;
+      });
+      const Nanos begin = loop.Now();
+      loop.RunOnce(0);
+      took = loop.Now() - begin;
+      counted_ns = loop.longest_turn_ns();
+    });
+  }
+  EXPECT_LE(counted_ns, static_cast<uint64_t>((took - waited).count()));
 }
 
 // A wait is no work, however long it is.
