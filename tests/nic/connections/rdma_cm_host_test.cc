@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections by real frames through a worker, over a wire that loses one in ten of them.
 #include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_user_cm.h>
 
+#include <cstring>
 #include <map>
+#include <vector>
 
+#include "nic/base/reply.h"
+#include "nic/base/user_limits.h"
 #include "nic/devices/nic_device.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/queue_pair_object.h"
+#include "nic/objects/resources.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/frames/frame_link.h"
+#include "pipeline/os/fd.h"
+#include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/nic/connections/rdma_cm_bed.h"
 
 namespace uroce::nic {
@@ -173,6 +182,43 @@ TEST_F(RdmaCmHostTest, ADeadProgramsPeersHearOfIt) {
   } while (last->kind == EventKind::kEstablished);
   EXPECT_EQ(last->kind, EventKind::kDisconnected);
   EXPECT_EQ(last->id, request->id);
+}
+
+// librdmacm makes an id by this command.
+std::vector<uint8_t> CreateIdCommand() {
+  struct {
+    rdma_ucm_cmd_hdr header;
+    rdma_ucm_create_id body;
+  } command{};
+  command.header = {RDMA_USER_CM_CMD_CREATE_ID, sizeof(command.body),
+                    sizeof(rdma_ucm_create_id_resp)};
+  command.body.ps = RDMA_PS_TCP;
+  command.body.qp_type = IBV_QPT_RC;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&command);
+  return {bytes, bytes + sizeof(command)};
+}
+
+// A program closes a file by one call, whatever it holds.
+TEST_F(RdmaCmHostTest, AClosedFileOfManyIdsEndsInPieces) {
+  constexpr uint32_t kIds = 16'000;
+  const rdma_cm::Owner owner{.client = 7};
+  const uint64_t& sockets = bed->nic().user(owner.uid).sockets.used;
+  UserTurns turns;
+  CmFiles files(bed->loop(), turns, bed->nic(), bed->service(), owner, [](Qpn) { return true; });
+  Fd program_end;
+  const uint32_t file = *files.Open(program_end);
+  const std::vector<uint8_t> command = CreateIdCommand();
+  for (uint32_t i = 0; i < kIds; ++i) {
+    Reply reply;
+    files.Write({file, file}, command, reply);
+    uroce_write_cm_reply written{};
+    std::memcpy(&written, reply.body().data(), sizeof(written));
+    ASSERT_EQ(written.error, 0) << i;
+  }
+  program_end = {};
+  bed->Turn();
+  EXPECT_EQ(sockets, 1u) << "one turn ends all";
+  EXPECT_TRUE(bed->TurnUntil([&] { return sockets == 0; }));
 }
 
 TEST_F(RdmaCmHostTest, TheOtherEndOfAWireIsReachedByTheWireAndAnOwnAddressFromItself) {

@@ -104,7 +104,7 @@ TEST_F(ControlTurnsTest, RequestsAreReadAsTheirRepliesAre) {
     daemon_->Turn();
   }
   EXPECT_FALSE(client.Receive(MSG_DONTWAIT).hung_up);
-  EXPECT_TRUE(client.Receive(MSG_DONTWAIT).hung_up) << "a second reply before the first is read";
+  ASSERT_TRUE(client.Receive(MSG_DONTWAIT).hung_up) << "a second reply before the first is read";
   int replies = 1;
   daemon_->TurnUntil([&] {
     while (!client.Receive(MSG_DONTWAIT).hung_up) ++replies;

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -17,6 +20,7 @@
 #include "nic/base/cpus.h"
 #include "nic/devices/verbs_attributes.h"
 #include "nic/objects/resources.h"
+#include "nic/settings/config.h"
 #include "pipeline/base/types.h"
 #include "pipeline/os/credentials.h"
 #include "pipeline/os/shared_memory.h"
@@ -418,6 +422,23 @@ TEST(OneWaySocketTest, WhatIsReadOrClosedIsNotUnread) {
   EXPECT_TRUE(Send(*writer));
   reader = {};
   EXPECT_FALSE(HasUnread(writer->get()));
+}
+
+// The kernel counts more for a small record than its bytes.
+TEST(UserSocketTest, RecordsThatNoProgramReadsTakeNoMoreMemoryThanTheyCountFor) {
+  const Limits limits;
+  Pools pools(limits, 1000, uint64_t{1} << 40);
+  UserAccount user(1, limits, pools, /*copies_others=*/false);
+  Fd reader;
+  const absl::StatusOr<UserSocket> socket =
+      UserSocket::Make("channel", UserSocket::Holds::kRecords, user, reader);
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  const Fd writer(dup(socket->get()));
+  while (Send(writer)) continue;
+  int unread_bytes = 0;
+  ASSERT_EQ(ioctl(writer.get(), SIOCOUTQ, &unread_bytes), 0);
+  EXPECT_GT(unread_bytes, 0);
+  EXPECT_LE(static_cast<uint64_t>(unread_bytes), user.own_bytes.used);
 }
 
 TEST(OneWaySocketTest, TheProgramCannotSend) {
