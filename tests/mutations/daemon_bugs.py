@@ -12,6 +12,8 @@ DEVICES = ["tests/nic/nic_device_table_test",
            "tests/nic/nic_config_test",
            "tests/nic/nic_watching_test"]
 GPU = ["tests/gpu/gpu_copies_test"]
+HISTORIES = ["tests/nic/nic_packet_histories_test"]
+LIFETIMES = ["tests/nic/nic_lifetimes_test"]
 METRICS = ["tests/nic/nic_counter_files_test",
            "tests/nic/nic_config_test",
            "tests/nic/nic_metrics_test"]
@@ -24,6 +26,7 @@ RESOURCES = ["tests/nic/nic_resources_test"]
 PATHS = ["tests/nic/paths/paths_test"]
 PEERS = ["tests/nic/peers/peers_test"]
 RDMA_CM = ["tests/nic/rdma_cm/rdma_cm_test"]
+RDMA_CM_HOST = ["tests/nic/nic_rdma_cm_host_test"]
 SETTINGS = ["tests/nic/nic_config_test", "tests/nic/nic_device_files_test"]
 SHIM = ["tests/fuzz/shim_random_test", "tests/verbs-shim/shim_test"]
 SHIM_MEMORY = ["tests/verbs-shim/memory/memory_pins_test",
@@ -86,6 +89,36 @@ BUGS = [
      "      leaving.clear();\n      if (is_over()) return false;\n",
      "      leaving.clear();\n",
      "objects of a program end in pieces"),
+    ("context-closed-in-one-turn", OBJECTS, "nic/control/program_commands.cc",
+     "[end] { return Nic::Now() >= end; }", "[] { return false; }",
+     "objects of a context end in pieces"),
+    ("regions-split-in-one-turn", OBJECTS, "nic/objects/regions.cc",
+     "    if (is_over()) break;\n  }\n  const bool is_done", "  }\n  const bool is_done",
+     "regions are split in pieces"),
+    ("parts-of-split-regions-not-limited", OBJECTS, "nic/objects/regions.cc",
+     "  if (RoomForSplits(memory) < more) return false;\n", "",
+     "parts of regions count however they come about"),
+    ("object-uses-those-of-another-context", LIFETIMES, "nic/objects/contexts.cc",
+     "return its == &context;", "return its != nullptr;",
+     "an object uses only objects of its context"),
+    ("pd-imported-from-any-context", LIFETIMES, "nic/objects/program.cc",
+     "origin == nullptr || (*made)->context != origin", "(*made)->context == nullptr",
+     "an imported context imports from its open original alone"),
+    ("requests-read-before-replies", OBJECTS, "nic/control/control_connection.cc",
+     "  if (!HasUnread(socket_.fd())) return true;\n", "  if (socket_.fd() >= 0) return true;\n",
+     "a connection has one unread reply"),
+    ("unread-sockets-not-counted", OBJECTS, "nic/objects/resources.cc",
+     "if (!HasUnread(writer_.get())) {", "if (writer_) {",
+     "a socket counts until its contents are read"),
+    ("sockets-for-records-of-any-size", RESOURCES, "nic/objects/resources.cc",
+     "holds == Holds::kRecords ? kRecordBytes : 0", "0",
+     "a socket counts for the kernel memory that it takes"),
+    ("lines-of-failures-not-limited", HISTORIES, "nic/capture/packet_histories.cc",
+     "log_budget_.Take(uid, Nic::Now());", "true;",
+     "log lines about failures count against the user's share"),
+    ("failures-are-of-one-user", HISTORIES, "nic/capture/packet_histories.cc",
+     "const uid_t uid = UserOf(failed.qpn);", "const uid_t uid = 0;",
+     "a user's packet histories replace its own"),
     ("domain-shared-with-copied-memory", OBJECTS, "nic/objects/numbers.cc",
      "  if (!other.expired()) return nullptr;\n",
      "  if (false) return other.lock();\n",
@@ -116,6 +149,9 @@ BUGS = [
     ("works-on-a-removed-port-not-flushed", DEVICES, "nic/objects/nic.cc",
      "    parts_->workers.at(worker).FailDevice(device.datapath());\n", "",
      "the works of a removed port are flushed"),
+    ("silent-http-clients-keep-their-places", METRICS, "nic/metrics/http_server.cc",
+     "== kMostConnections) MakeRoom();", "== kMostConnections) return;",
+     "silent clients of metrics delay no other"),
     ("programs-in-metrics-of-any-user", METRICS, "nic/metrics/open_metrics.cc",
      "  if (audience == Audience::kAnyUser) return;\n", "",
      "any user sees no programs in metrics"),
@@ -193,6 +229,9 @@ BUGS = [
     ("rdma-cm-unlimited-endpoints", RDMA_CM, "nic/rdma_cm/endpoint_table.cc",
      "its.holdings->endpoints < limits_.endpoints_per_program", "client != 0",
      "a program has a limited number of endpoints"),
+    ("rdma-cm-file-closed-in-one-turn", RDMA_CM_HOST, "nic/connections/rdma_cm_host.cc",
+     "while (!is_closed && Nic::Now() < end);", "while (!is_closed);",
+     "a closed file of rdma_cm ends in pieces"),
     ("rdma-cm-lookup-outlives-its-endpoint", RDMA_CM, "nic/rdma_cm/service.cc",
      "  if (endpoint.lookup != 0) environment_.Cancel(endpoint.lookup);\n", "",
      "an endpoint that ends cancels its lookup"),
