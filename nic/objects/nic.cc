@@ -44,6 +44,12 @@ datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
           .of_queue_pair = limits.kept_frames_per_qp};
 }
 
+/// How many mappings of memory all programs may have: each session has one for its arena besides.
+uint32_t MappingsOfAll(const Limits& limits) {
+  const uint32_t all = MappingGuard::Get().capacity();
+  return std::max(all - std::min(all, limits.sessions), 1u);
+}
+
 }  // namespace
 
 /// In the order of construction: what workers use comes before them.
@@ -81,7 +87,7 @@ Nic::Parts::Parts(const Config& settings, std::span<const datapath::WorkerSeat> 
       network(std::move(switches)),
       keys(settings.limits.total_mrs),
       numbers(static_cast<uint32_t>(seats.size())),
-      pools(settings.limits, MappingGuard::Get().capacity(), MemoryLimit()),
+      pools(settings.limits, MappingsOfAll(settings.limits), MemoryLimit()),
       userfaultfd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
       workers({.keys = &keys,
                .failures = &failures,
@@ -152,7 +158,7 @@ Limits Nic::Bounded(Limits limits) {
       std::clamp<uint64_t>(limits.own_bytes_per_user / 16 / kIdBytes, 1, limits.cm_ids_per_user));
   // Leaves room for others' mappings, whatever one user does.
   limits.mappings_per_user =
-      std::min(limits.mappings_per_user, std::max(MappingGuard::Get().capacity() / 2, 1u));
+      std::min(limits.mappings_per_user, std::max(MappingsOfAll(limits) / 2, 1u));
   return limits;
 }
 

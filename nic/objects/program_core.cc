@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<ProgramCore>> ProgramCore::Make(Nic& nic, uint32_
   if (absl::Status status = nic.user(uid).own_bytes.Check("session", bytes); !status.ok()) {
     return status;
   }
-  absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes, nic.reaper());
+  absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes, nic.reaper(), id);
   if (!arena.ok()) return arena.status();
   std::vector<Fd> wake_fds;
   for (uint32_t worker = 0; worker < workers; ++worker) {

@@ -167,14 +167,16 @@ TableLimits LimitsOf(Kind kind, const Limits& limits, UserAccount& user) {
 }
 
 absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user,
-                                  std::shared_ptr<SideThread> reaper) {
+                                  std::shared_ptr<SideThread> reaper, uint32_t owner) {
   absl::StatusOr<Fd> fd = MakeSharedFile("uroce-arena", UROCE_ARENA_BYTES);
   if (!fd.ok()) return fd.status();
   KeepPages(fd->get());
   absl::StatusOr<Mapping> mapping = MapShared(fd->get(), UROCE_ARENA_BYTES);
   if (!mapping.ok()) return mapping.status();
+  absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(*std::move(mapping), owner);
+  if (!guarded.ok()) return guarded.status();
   const uint64_t doorbells_end = UROCE_DOORBELLS_OFFSET + worker_count * sizeof(uroce_doorbells);
-  std::shared_ptr<Storage> storage(new Storage{*std::move(fd), *std::move(mapping)},
+  std::shared_ptr<Storage> storage(new Storage{*std::move(fd), *std::move(guarded)},
                                    [reaper = std::move(reaper)](Storage* last) {
                                      std::unique_ptr<Storage> its(last);
                                      if (reaper != nullptr) reaper->End(std::move(its));

@@ -19,6 +19,7 @@
 #include "nic/base/user_limits.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/os/fd.h"
+#include "pipeline/os/shared_memory.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce {
@@ -312,7 +313,7 @@ class Arena {
  private:
   struct Storage {
     Fd fd;
-    Mapping mapping;
+    GuardedMapping mapping;
   };
 
  public:
@@ -325,9 +326,11 @@ class Arena {
   };
 
   /// What was ever taken counts against `of_user`, which outlives the arena. `reaper` unmaps the
-  /// memory; without a reaper the destructor does.
+  /// memory; without a reaper the destructor does. Where the kernel has no memory for a page, the
+  /// daemon reads zeros, and MappingGuard::TakeStruck names `owner`.
   static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr,
-                                    std::shared_ptr<SideThread> reaper = nullptr);
+                                    std::shared_ptr<SideThread> reaper = nullptr,
+                                    uint32_t owner = MappingGuard::kNoOwner);
 
   /// Takes a zeroed, page-aligned range. Errors: ResourceExhausted.
   absl::StatusOr<uint64_t> Take(uint64_t length_bytes);

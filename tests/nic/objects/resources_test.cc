@@ -281,6 +281,19 @@ TEST(ArenaTest, ProgramsCannotShrinkTheFile) {
   EXPECT_EQ(fcntl(arena->fd(), F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 }
 
+// The kernel raises SIGBUS where it has no memory for a page of a file.
+TEST(ArenaTest, APageThatCannotBeMadeEndsItsProgramAlone) {
+  constexpr uint32_t kOwner = 77;
+  absl::StatusOr<Arena> arena = Arena::Make(1, nullptr, nullptr, kOwner);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  const uint64_t offset = arena->Take(kPageBytes).value();
+  auto* const word = arena->At<uint32_t>(offset);
+  EXPECT_TRUE(MappingGuard::Get().Strike(word));
+  *word = 5;
+  EXPECT_EQ(*word, 5u);
+  EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{kOwner});
+}
+
 TEST(ArenaTest, TooLargeARangeIsRefused) {
   absl::StatusOr<Arena> arena = Arena::Make(1);
   ASSERT_TRUE(arena.ok()) << arena.status();
