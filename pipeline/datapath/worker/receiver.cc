@@ -345,7 +345,7 @@ bool Receiver::OnFrame(DevicePort& port, rte_mbuf* frame) {
   if (decoded != wire::DecodeResult::kOk) return OnOtherFrame(port, frame, decoded);
   if (references_.IsSet(*frame)) {
     packet.payload = references_.PayloadOf(*frame);
-    --referred_;
+    if (referred_ != 0) --referred_;  // One that was sent early in a turn comes with the others.
   }
   context_.recorder.Begin(packet);
   if (packet.header.dest_qpn == kMulticastQpn && (view.destination[0] & 1) != 0) [[unlikely]] {
