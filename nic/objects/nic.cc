@@ -158,7 +158,7 @@ Limits Nic::Bounded(Limits limits) {
       std::clamp<uint64_t>(limits.own_bytes_per_user / 16 / kIdBytes, 1, limits.cm_ids_per_user));
   // Leaves room for others' mappings, whatever one user does.
   limits.mappings_per_user =
-      std::min(limits.mappings_per_user, std::max(MappingsOfAll(limits) / 2, 1u));
+      std::min(limits.mappings_per_user, std::max(MappingGuard::Get().capacity() / 2, 1u));
   return limits;
 }
 
