@@ -82,11 +82,15 @@ class WorkerReferenceTest : public testing::Test {
   MemoryRegion& Target(MrMode mode = MrMode::kMapped) {
     return bed_.Register(target_.data(), target_.size(), kAllAccess, mode);
   }
+  static void WriteBy(Endpoint& sender, const MemoryRegion& from, const MemoryRegion& to,
+                      uint32_t bytes = kMessageBytes) {
+    sender.PostSend({.opcode = kWrite,
+                     .list = {Testbed::Sge(from, 0, bytes)},
+                     .remote_addr = to.iova,
+                     .rkey = to.key});
+  }
   void Write(const MemoryRegion& from, const MemoryRegion& to, uint32_t bytes = kMessageBytes) {
-    a_.PostSend({.opcode = kWrite,
-                 .list = {Testbed::Sge(from, 0, bytes)},
-                 .remote_addr = to.iova,
-                 .rkey = to.key});
+    WriteBy(a_, from, to, bytes);
   }
   bool Arrived(uint32_t bytes = kMessageBytes) const {
     return std::equal(pattern_.begin(), pattern_.begin() + bytes, target_.begin());
@@ -132,11 +136,7 @@ TEST_F(WorkerReferenceTest, ADeviceReachesItself) {
   Endpoint& other = bed_.AddEndpoint(0);
   Endpoint& own = bed_.AddEndpoint(0);
   bed_.Connect(own, other);
-  const MemoryRegion& to = Target();
-  own.PostSend({.opcode = kWrite,
-                .list = {Testbed::Sge(Source(), 0, kMessageBytes)},
-                .remote_addr = to.iova,
-                .rkey = to.key});
+  WriteBy(own, Source(), Target());
   bed_.Turn();
   Spoil();
   bed_.Settle();
@@ -202,11 +202,7 @@ TEST_F(WorkerReferenceTest, AFrameThatGoesElsewhereIsWhole) {
   path.remote_qpn = twin.qp->qpn();
   bed_.worker->Run(
       [&] { bed_.worker->Modify(own.qp.get(), transport::QpState::kRts, bed_.attributes, &path); });
-  const MemoryRegion& to = Target();
-  own.PostSend({.opcode = kWrite,
-                .list = {Testbed::Sge(Source(), 0, kMessageBytes)},
-                .remote_addr = to.iova,
-                .rkey = to.key});
+  WriteBy(own, Source(), Target());
   bed_.Turn();
   EXPECT_EQ(referred(), 0u);
 }
