@@ -92,9 +92,9 @@ class Port {
   /// for longer ones than others do. ReceiveBurst itself ends at the bytes.
   virtual TurnLimit turn_limit() const { return {}; }
   static constexpr uint32_t kMostTurnFrames = 64;
-  /// Two ports of which one has as its inlet what the other has as its outlet are joined: what one
-  /// takes, the other yields at once, to the worker that owns the queue pair. Null: time passes
-  /// between, or something happens to the frames.
+  /// Name the ways of frames between ports of one daemon. A port whose inlet is another port's
+  /// outlet yields at once what that port takes, to the worker that owns the queue pair. Null: the
+  /// port delays or changes frames, or sends them elsewhere.
   virtual const void* outlet([[maybe_unused]] uint16_t queue) const { return nullptr; }
   virtual const void* inlet([[maybe_unused]] uint16_t queue) const { return nullptr; }
   /// An fd that becomes readable when frames arrive. -1: a sleeping worker wakes by timer, unless

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <vector>
@@ -225,6 +226,31 @@ TEST(EncodeRulesTest, TheLongestHeadersFitTheirBound) {
     const auto opcode = static_cast<Opcode>(value);
     if (!InfoOf(opcode).Has(OpcodeInfo::kKnown)) continue;
     EXPECT_LE(EncodeHeaders(path, {.opcode = opcode}, 0, 0, out).length_bytes, kMaxHeaderBytes);
+  }
+}
+
+TEST(EncodeRulesTest, WithoutCrcTheHeadersAreTheSame) {
+  for (const HeaderTemplateConfig& config : {Ipv4Path(), Ipv6Path()}) {
+    const HeaderTemplate path(config);
+    const TransportHeader header = {.opcode = Opcode::kWriteFirst, .psn = Psn(5)};
+    uint8_t with[kMaxHeaderBytes] = {}, without[kMaxHeaderBytes] = {};
+    const EncodedHeaders all = EncodeHeaders(path, header, 1001, 7, with);
+    const EncodedHeaders some = EncodeHeaders(path, header, 1001, 7, without, HeaderCrc::kLeftOut);
+    EXPECT_EQ(some.length_bytes, all.length_bytes);
+    EXPECT_TRUE(std::equal(with, with + all.length_bytes, without));
+    EXPECT_EQ(some.crc_state, 0u);
+    EXPECT_EQ(CrcOfHeaders(path, without, some.length_bytes), all.crc_state);
+  }
+}
+
+TEST(EncodeRulesTest, AnEmptyTrailerHasTheLengthOfOneWithAnIcrc) {
+  for (uint32_t payload = 0; payload < 4; ++payload) {
+    uint8_t with[kMaxTrailerBytes], empty[kMaxTrailerBytes];
+    std::ranges::fill(empty, uint8_t{0xff});
+    const size_t bytes = WriteTrailer(with, payload, 0x1234);
+    EXPECT_EQ(WriteEmptyTrailer(empty, payload), bytes);
+    EXPECT_EQ(TrailerBytes(payload), bytes);
+    EXPECT_TRUE(std::all_of(empty, empty + bytes, [](uint8_t byte) { return byte == 0; }));
   }
 }
 

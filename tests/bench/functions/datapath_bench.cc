@@ -12,10 +12,11 @@
 namespace uroce::datapath {
 namespace {
 
-void Messages(benchmark::State& state, uint8_t opcode) {
+void Messages(benchmark::State& state, uint8_t opcode, bool leaves_icrc_out = false) {
   const auto length = static_cast<uint32_t>(state.range(0));
   const auto depth = static_cast<uint32_t>(state.range(1));
   WireLoop loop(std::max<size_t>(length, 4096));
+  if (leaves_icrc_out) loop.LeaveIcrcOut();
   for ([[maybe_unused]] auto iteration : state) loop.Move(opcode, length, depth, depth * 8);
   const double messages = static_cast<double>(state.iterations()) * depth * 8;
   state.counters["msg/s"] = benchmark::Counter(messages, benchmark::Counter::kIsRate);
@@ -32,17 +33,7 @@ BENCHMARK(BM_Send)->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK(BM_Read)->Args({64, 32})->Args({65536, 16})->Args({1 << 20, 4});
 
 /// Without ICRC, as frames between NICs of one daemon are.
-void Inside(benchmark::State& state, uint8_t opcode) {
-  const auto length = static_cast<uint32_t>(state.range(0));
-  const auto depth = static_cast<uint32_t>(state.range(1));
-  WireLoop loop(std::max<size_t>(length, 4096));
-  loop.LeaveIcrcOut();
-  for ([[maybe_unused]] auto iteration : state) loop.Move(opcode, length, depth, depth * 8);
-  const double messages = static_cast<double>(state.iterations()) * depth * 8;
-  state.counters["msg/s"] = benchmark::Counter(messages, benchmark::Counter::kIsRate);
-  state.counters["Gb/s"] =
-      benchmark::Counter(messages * length * 8 / 1e9, benchmark::Counter::kIsRate);
-}
+void Inside(benchmark::State& state, uint8_t opcode) { Messages(state, opcode, true); }
 BENCHMARK_CAPTURE(Inside, write, WireLoop::kWrite)->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK_CAPTURE(Inside, write, WireLoop::kWrite)->Args({4096, 32})->Args({65536, 16});
 BENCHMARK_CAPTURE(Inside, write, WireLoop::kWrite)->Args({1 << 20, 4});

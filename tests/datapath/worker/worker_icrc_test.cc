@@ -124,6 +124,16 @@ TEST_P(WorkerIcrcTest, ACaptureThatBeginsWhileFramesAreOnTheirWaySeesItToo) {
   EXPECT_GT(Captured(), 0u);
 }
 
+// The headers of the first packet are made before the capture begins, and its copy ends after.
+TEST_P(WorkerIcrcTest, ACaptureThatBeginsDuringACopySeesItToo) {
+  Write();
+  bed_.Turn();
+  AddTap();
+  bed_.Settle();
+  EXPECT_TRUE(Arrived());
+  EXPECT_GT(Captured(), 0u);
+}
+
 TEST_P(WorkerIcrcTest, AFrameThatWasSpoiltIsRefusedAndRepeated) {
   uint64_t frames = 0;
   spoil_ = [&](rte_mbuf* frame) {
