@@ -163,6 +163,14 @@ bool ParseMapsLine(std::string_view line, Vma& vma) {
   return vma.start < vma.end;
 }
 
+bool AppendFrom(uint64_t address, Vma vma, MappedArray<Vma>& vmas) {
+  if (vma.start < address) {
+    if (vma.inode != 0) vma.file_offset += address - vma.start;
+    vma.start = address;
+  }
+  return vma.start >= vma.end || vmas.Append(vma);
+}
+
 int CountMaps(uint64_t& count) {
   MapsReader reader;
   std::string_view line;
@@ -175,13 +183,14 @@ int CountMaps(uint64_t& count) {
 int ReadMaps(AddressRange window, MappedArray<Vma>& vmas) {
   MapsReader reader;
   std::string_view line;
-  for (;;) {
+  for (uint64_t seen = 0;;) {
     const int taken = reader.TakeLine(line);
     if (taken <= 0) return -taken;
     Vma vma;
     if (!ParseMapsLine(line, vma)) return EIO;
     if (vma.start >= window.end) return 0;
-    if (vma.range().Meets(window) && !vmas.Append(vma)) return ENOMEM;
+    if (vma.range().Meets(window) && !AppendFrom(seen, vma, vmas)) return ENOMEM;
+    seen = vma.end;
   }
 }
 
@@ -242,6 +251,7 @@ int64_t Query(int64_t fd, uint64_t address, Vma& vma) {
 
 /// Below and above `region`, only mappings that adjoin it without a gap are queried.
 int64_t QueryAll(int64_t fd, AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
+  uint64_t seen = 0;
   for (uint64_t address = window.start; address < window.end;) {
     Vma vma;
     const int64_t result = Query(fd, address, vma);
@@ -255,8 +265,8 @@ int64_t QueryAll(int64_t fd, AddressRange region, AddressRange window, MappedArr
       }
     }
     if (vma.start >= window.end) return 0;
-    if (!vmas.Append(vma)) return -ENOMEM;
-    address = vma.end;
+    if (!AppendFrom(seen, vma, vmas)) return -ENOMEM;
+    address = seen = vma.end;
   }
   return 0;
 }

@@ -64,8 +64,13 @@ VmaKind KindOf(const Vma& vma, std::string_view name);
 /// Parses one line, without its line feed. False for an invalid line; `vma` is then undefined.
 [[nodiscard]] bool ParseMapsLine(std::string_view line, Vma& vma);
 
-// Each of these functions appends mappings in rising addresses, and returns 0 or an errno. They are
-// not reentrant: the caller holds the lock of the registrations.
+/// Appends the part of `vma` that lies at or above `address`, the end of the mapping before it. The
+/// kernel returns one mapping after the other, and another thread may extend one between two
+/// answers: after brk(2) the mapping at the heap's old end is the whole heap. False: no memory.
+[[nodiscard]] bool AppendFrom(uint64_t address, Vma vma, MappedArray<Vma>& vmas);
+
+// Each of these functions appends mappings in rising addresses, of which no two overlap, and
+// returns 0 or an errno. They are not reentrant: the caller holds the lock of the registrations.
 
 /// All mappings that overlap `window`. Reads the text of all mappings up to the window's end: 20 us
 /// in a small program.

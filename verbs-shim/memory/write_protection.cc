@@ -341,7 +341,8 @@ int64_t WriteProtection::BeginByMoving(const FaultSupport& support, int64_t page
   if (result == 0) result = Watch({to, to + length}, UFFDIO_REGISTER_MODE_MISSING);
   if (result == 0) result = MoveMapped(page_map, to);
   // Otherwise this thread would wait where a page is absent.
-  if (result == 0) result = Unwatch({to, to + length});
+  const int64_t unwatched = Unwatch({to, to + length});
+  if (result == 0) result = unwatched;
   if (result == 0) return 0;
   Return(to, length);
   End(false);

@@ -212,6 +212,31 @@ TEST_P(RemapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
   close(file);
 }
 
+// As where the program has replaced a mapping since the plan was made.
+TEST_P(RemapTest, RefusesPagesThatAreShared) {
+  if (!SeesPins()) GTEST_SKIP() << "this way moves no pages";
+  const int file = memfd_create("file", 0), memfd = memfd_create("segment", 0);
+  ASSERT_EQ(ftruncate(file, kBytes), 0);
+  ASSERT_EQ(ftruncate(memfd, kBytes), 0);
+  ASSERT_EQ(mmap(pages_, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0), pages_);
+  Word(3, 0) = 7;
+  const auto start = reinterpret_cast<uint64_t>(pages_);
+  const RemapRequest request{.pages = {start, start + kBytes},
+                             .protection = PROT_READ | PROT_WRITE,
+                             .memfd = memfd,
+                             .is_private = true,
+                             .keep = true,
+                             .checks_pins = true};
+  EXPECT_NE(RemapPages({&support_, {}}, request, result_), 0);
+  EXPECT_EQ(result_.kept, 0u);
+  Word(4, 0) = Word(3, 0) + 1;
+  uint64_t word = 0;
+  EXPECT_EQ(pread(file, &word, sizeof(word), 4 * kPageBytes), 8);
+  EXPECT_EQ(word, 8u) << "the mapping stayed";
+  close(file);
+  close(memfd);
+}
+
 TEST_P(RemapTest, TheSignalMaskIsPutBack) {
   sigset_t before, after;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
