@@ -83,8 +83,7 @@ void EventLoop::RunOnce(int timeout_ms) {
   epoll_event events[kEventsPerTurn];
   if (!std::exchange(has_run_, true)) run_delay_.Open();
   const int count = Wait(events, kEventsPerTurn, timeout_ms);
-  const Nanos delay_before = run_delay_.Read();
-  const Nanos begin = Now();
+  const ThreadTimes begin = ReadTimes();
   ++turn_;
   for (int i = 0; i < count; ++i) {
     const auto it = watched_.find(events[i].data.u64);
@@ -96,14 +95,25 @@ void EventLoop::RunOnce(int timeout_ms) {
   if (count <= 0 && !was_due) return;
   const Nanos end = Now();
   if (count > 0) busy_at_ = end;
-  CountTurn(end - begin, delay_before);
+  CountTurn(begin, end);
 }
 
-// What is long because other threads have the CPU says nothing of the work.
-void EventLoop::CountTurn(Nanos took, Nanos delay_before) {
+EventLoop::ThreadTimes EventLoop::ReadTimes() const {
+  return {
+      .cpu = ThreadCpuTime(), .delay = run_delay_.Read(), .sleeps = ThreadSleeps(), .wall = Now()};
+}
+
+// What is long because others have the CPU says nothing of the work: other threads, or other
+// virtual machines. A turn in which the thread has not slept took what it was on a CPU.
+void EventLoop::CountTurn(const ThreadTimes& begin, Nanos end) {
   constexpr Nanos kLong{1'000'000};
-  const Nanos delay = took < kLong ? Nanos(0) : run_delay_.Read() - delay_before;
-  const auto took_ns = static_cast<uint64_t>(std::max(took - delay, Nanos(0)).count());
+  Nanos took = end - begin.wall;
+  if (took >= kLong) {
+    const ThreadTimes now = ReadTimes();
+    took = std::max(took - (now.delay - begin.delay), Nanos(0));
+    if (now.sleeps == begin.sleeps) took = std::min(took, now.cpu - begin.cpu);
+  }
+  const auto took_ns = static_cast<uint64_t>(took.count());
   turn_ns_.Add(took_ns);
   longest_turn_ns_ = std::max(longest_turn_ns_, took_ns);
 }

@@ -60,7 +60,7 @@ class EventLoop final : public Timers {
   uint64_t turn() const { return turn_; }
   /// How long the turns took in which something had come: from the end of the wait to the last
   /// callback. Of a turn of a millisecond or more, the time is left out in which the thread waited
-  /// for a CPU.
+  /// for a CPU; if it has not slept in the turn, also the time that the host took.
   const TurnHistogram& turn_ns() const { return turn_ns_; }
   uint64_t longest_turn_ns() const { return longest_turn_ns_; }
 
@@ -74,13 +74,21 @@ class EventLoop final : public Timers {
     std::function<void()> callback;
   };
   using Timers = std::multimap<Nanos, Timer>;
+  /// Of the thread that runs the loop.
+  struct ThreadTimes {
+    Nanos cpu;
+    Nanos delay;
+    int64_t sleeps;
+    Nanos wall;
+  };
 
   /// Waits for at most `limit_ms`; returns how many of `events` have come, or -1.
   int Wait(epoll_event* events, int size, int limit_ms) const;
   int TimeoutMs(int limit_ms) const;
   /// Returns whether any timer was due.
   bool FireTimers();
-  void CountTurn(Nanos took, Nanos delay_before);
+  ThreadTimes ReadTimes() const;
+  void CountTurn(const ThreadTimes& begin, Nanos end);
 
   Fd epoll_;
   Id next_id_ = 1;

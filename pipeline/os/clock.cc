@@ -4,11 +4,13 @@
 #include "pipeline/os/clock.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <ctime>
 #include <limits>
 #include <string_view>
 
@@ -129,6 +131,18 @@ Nanos RunDelay::Read() const {
   if (second == times.npos) return Nanos(0);
   std::from_chars(times.data() + second + 1, times.data() + times.size(), count);
   return Nanos(count);
+}
+
+Nanos ThreadCpuTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return Nanos(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+}
+
+int64_t ThreadSleeps() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
 }
 
 }  // namespace uroce

@@ -123,4 +123,10 @@ class RunDelay {
   int fd_ = -1;
 };
 
+/// How long the calling thread has been on a CPU since it began. Where the kernel of a virtual
+/// machine knows when the host had no CPU for it, that time is left out.
+Nanos ThreadCpuTime();
+/// How often the calling thread has slept since it began, or has waited for a lock of the kernel.
+int64_t ThreadSleeps();
+
 }  // namespace uroce

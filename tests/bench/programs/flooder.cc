@@ -4,8 +4,8 @@
 // registrations, sessions, deaths, fds (commands with unexpected fds), regions (dumps of very
 // many), files (long ones, lent for one page), holes, lent, segments (frees pages of its queues, a
 // file that it has registered, registered private memory, which its processes have mapped very
-// often); or spin, which asks nothing and uses a processor like the others. Prints a line when the
-// flood begins.
+// often); or what asks the daemon for nothing: spin, which uses a processor like the others, and
+// frees, which frees pages of a file as lent does. Prints a line when the flood begins.
 #include <fcntl.h>
 #include <grp.h>
 #include <infiniband/verbs.h>
@@ -179,6 +179,7 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   if (kind == "spin") {
     for (;;) cpu::Pause();
   }
+  if (kind == "frees") FreeOwnFile();
   if (kind == "sessions") FloodSessions(socket_path);
   if (kind == "deaths") FloodDeaths(socket_path);
   hostile::Random random(1);

@@ -152,4 +152,12 @@ void FloodMemoryHoles(Program& program, MemoryKind kind) {
   WriteAgainAndAgain(program, sender);
 }
 
+void FreeOwnFile() {
+  const Fd file(memfd_create("flood", MFD_CLOEXEC));
+  Require(ftruncate(file.get(), kFreedBytes) == 0, "ftruncate");
+  StartFreeing(file.get(), 0);
+  SayReady();
+  for (;;) pause();
+}
+
 }  // namespace uroce::bench

@@ -57,6 +57,7 @@ TEST(EventLoopTest, ALongTurnHasNoWaitsForACpuInIt) {
   constexpr Nanos kWait{1'000'000};
   Nanos waited{0};
   Nanos took{0};
+  Nanos on_cpu{0};
   uint64_t counted_ns = 0;
   {
     const BesideABusyThread beside([&] {
@@ -68,12 +69,15 @@ TEST(EventLoopTest, ALongTurnHasNoWaitsForACpuInIt) {
         while (waited < kWait) waited = delay.Read() - before;
       });
       const Nanos begin = loop.Now();
+      const Nanos cpu_before = ThreadCpuTime();
       loop.RunOnce(0);
+      on_cpu = ThreadCpuTime() - cpu_before;
       took = loop.Now() - begin;
       counted_ns = loop.longest_turn_ns();
     });
   }
   EXPECT_LE(counted_ns, static_cast<uint64_t>((took - waited).count()));
+  EXPECT_LE(counted_ns, static_cast<uint64_t>(on_cpu.count()));
 }
 
 // A wait is no work, however long it is.
