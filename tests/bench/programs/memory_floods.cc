@@ -155,9 +155,18 @@ void FloodMemoryHoles(Program& program, MemoryKind kind) {
 void FreeOwnFile() {
   const Fd file(memfd_create("flood", MFD_CLOEXEC));
   Require(ftruncate(file.get(), kFreedBytes) == 0, "ftruncate");
+  // As an arena: what is mapped below it lies where the kernel has no page tables, and its walks
+  // over mappings there let no other thread run.
+  constexpr uint64_t kArenaBytes = uint64_t{4} << 30;
+  Require(mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+               0) != MAP_FAILED,
+          "mmap");
+  auto* const byte = static_cast<volatile char*>(
+      mmap(nullptr, kFreedBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+  Require(byte != MAP_FAILED, "mmap");
   StartFreeing(file.get(), 0);
   SayReady();
-  for (;;) pause();
+  for (;; usleep(20)) *byte = 1;
 }
 
 }  // namespace uroce::bench

@@ -18,7 +18,7 @@ enum class MemoryKind : uint8_t {
 /// Sends from registered memory and writes to it, while a second process frees it.
 [[noreturn]] void FloodMemoryHoles(hostile::Program& program, MemoryKind kind);
 
-/// Frees as MemoryKind::kLent does, but a file that the daemon does not know.
+/// Writes and frees as MemoryKind::kLent does, but to a file that the daemon does not know.
 [[noreturn]] void FreeOwnFile();
 
 }  // namespace uroce::bench
