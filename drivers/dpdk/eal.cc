@@ -6,11 +6,14 @@
 #include <rte_errno.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdarg>
 #include <filesystem>
 #include <fstream>
@@ -87,7 +90,25 @@ std::vector<std::string> EalArguments(const EalConfig& config, int core, bool hu
   return arguments;
 }
 
+/// Whether the kernel refuses memory when a page is first touched, and not only when it is mapped.
+bool IsOvercommitStrict() {
+  std::ifstream file("/proc/sys/vm/overcommit_memory");
+  int mode = 0;
+  return file >> mode && mode == 2;
+}
+
+int PopulateRange(const rte_memseg_list*, const rte_memseg* first, size_t bytes, void*) {
+  if (madvise(first->addr, bytes, MADV_POPULATE_WRITE) == 0) return 0;
+  return errno == EINVAL ? 0 : -1;  // Linux 5.13 and before do not know the advice.
+}
+
 }  // namespace
+
+absl::Status PopulateDpdkMemory() {
+  if (rte_memseg_contig_walk(PopulateRange, nullptr) == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "dpdk: the kernel has no memory for its pages (vm.overcommit_memory is 2)");
+}
 
 absl::Status InitEal(const EalConfig& config) {
   if (access("/sys/devices/system/cpu", F_OK) != 0) {
@@ -104,7 +125,7 @@ absl::Status InitEal(const EalConfig& config) {
     // The libraries behind net_af_xdp write to stderr; our own status reports what fails.
     Quieten("libbpf.so.1", "libbpf_set_print");
     Quieten("libxdp.so.1", "libxdp_set_print");
-    return absl::OkStatus();
+    return IsOvercommitStrict() ? PopulateDpdkMemory() : absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("dpdk: start with ", config.memory_mib,
                                           " MiB failed: ", rte_strerror(rte_errno)));

@@ -28,6 +28,11 @@ struct EalConfig {
 /// Control thread, before any pool or DPDK port is made.
 absl::Status InitEal(const EalConfig& config);
 
+/// Brings in all pages of DPDK's memory, so that no thread ends by SIGBUS at one that the kernel
+/// has no memory for. InitEal calls it where vm.overcommit_memory is 2: elsewhere the kernel makes
+/// a page when a frame first needs it, and an idle daemon stays small.
+absl::Status PopulateDpdkMemory();
+
 /// Whether InitEal would take hugepages now.
 bool EnoughHugepages(const EalConfig& config);
 

@@ -103,8 +103,16 @@ bool PutZeros(uintptr_t start, size_t length) {
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != -1;
 }
 
+/// Whether the kernel refuses memory when a mapping or a page is made.
+bool IsOvercommitStrict() {
+  int mode = 0;
+  std::ifstream("/proc/sys/vm/overcommit_memory") >> mode;
+  return mode == 2;
+}
+
 MappingGuard* MakeProcessGuard() {
-  auto* guard = new MappingGuard(ProgramsShare());
+  constexpr uint32_t kReservePages = 256;
+  auto* guard = new MappingGuard(ProgramsShare(), IsOvercommitStrict() ? kReservePages : 0);
   struct sigaction action {};
   action.sa_sigaction = OnBusError;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -115,10 +123,23 @@ MappingGuard* MakeProcessGuard() {
 
 }  // namespace
 
-MappingGuard::MappingGuard(uint32_t capacity)
+MappingGuard::MappingGuard(uint32_t capacity, uint32_t reserve_pages)
     : capacity_(capacity),
       slots_(std::make_unique<Slot[]>(capacity)),
-      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (reserve_pages != 0) MakeReserve(reserve_pages);
+}
+
+void MappingGuard::MakeReserve(uint32_t pages) {
+  const uint64_t bytes = pages * kPageBytes;
+  absl::StatusOr<Fd> file = MakeSharedFile("uroce-reserve", bytes);
+  if (!file.ok() || fallocate(file->get(), 0, 0, static_cast<off_t>(bytes)) != 0) return;
+  absl::StatusOr<Mapping> mapping = MapShared(file->get(), bytes);
+  if (!mapping.ok()) return;
+  reserve_file_ = *std::move(file);
+  reserve_ = *std::move(mapping);
+  reserve_users_ = std::make_unique<std::atomic<uint32_t>[]>(pages);
+}
 
 // The guard is never destroyed: a fault may come as long as there are threads.
 MappingGuard& MappingGuard::Get() {
@@ -152,6 +173,7 @@ void MappingGuard::Remove(uint32_t slot) {
   NoteIfStruck(slots_[slot]);
   pieces_.fetch_sub(slots_[slot].pieces.exchange(0, std::memory_order_relaxed),
                     std::memory_order_relaxed);
+  TakeBack(slots_[slot]);
   free_.push_back(slot);
 }
 
@@ -168,12 +190,37 @@ bool MappingGuard::Strike(const void* address) {
     const size_t piece_bytes = std::min(kPieceBytes, length - before);
     // The kernel cuts no huge page.
     const bool is_piece = TakePiece(slot) && PutZeros(start + before, piece_bytes);
-    if (!is_piece && !PutZeros(start, length)) return false;
+    if (!is_piece && !PutZeros(start, length) && !PutReserve(slot, at)) {
+      return false;
+    }
     slot.struck.store(true, std::memory_order_release);
     Signal();
     return true;
   }
   return false;
+}
+
+bool MappingGuard::PutReserve(const Slot& slot, uintptr_t address) {
+  const uint32_t user = IndexOf(slot) + 1;
+  for (uint32_t page = 0; page < reserve_pages(); ++page) {
+    uint32_t none = 0;
+    if (!reserve_users_[page].compare_exchange_strong(none, user, std::memory_order_relaxed)) {
+      continue;
+    }
+    const uintptr_t start = address / kPageBytes * kPageBytes;
+    return syscall(SYS_mmap, start, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                   reserve_file_.get(), page * kPageBytes) != -1;
+  }
+  return false;
+}
+
+// The mapping is gone, so no other thread writes to these pages.
+void MappingGuard::TakeBack(const Slot& slot) {
+  for (uint32_t page = 0; page < reserve_pages(); ++page) {
+    if (reserve_users_[page].load(std::memory_order_relaxed) != IndexOf(slot) + 1) continue;
+    std::memset(reserve_.data() + page * kPageBytes, 0, kPageBytes);
+    reserve_users_[page].store(0, std::memory_order_release);
+  }
 }
 
 bool MappingGuard::TakePiece(Slot& slot) {

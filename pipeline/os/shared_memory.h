@@ -43,8 +43,10 @@ absl::Status SystemError(const char* what, int error);
 /// worker has stopped reading it.
 class MappingGuard {
  public:
-  /// Room for `capacity` mappings.
-  explicit MappingGuard(uint32_t capacity);
+  /// Room for `capacity` mappings. `reserve_pages` are pages for the moment at which the kernel
+  /// grants no memory (vm.overcommit_memory=2): then it also has no page for a file, and raises
+  /// SIGBUS. There are fewer where the kernel has no memory for them now.
+  explicit MappingGuard(uint32_t capacity, uint32_t reserve_pages = 0);
   MappingGuard(const MappingGuard&) = delete;
   MappingGuard& operator=(const MappingGuard&) = delete;
 
@@ -92,6 +94,13 @@ class MappingGuard {
 
   /// Counts a piece of the slot's mapping. False: there are too many.
   bool TakePiece(Slot& slot);
+  void MakeReserve(uint32_t pages);
+  /// Puts a page of the reserve over the page of `address`, in the mapping of `slot`. One of a
+  /// file, since a private one would need memory of the kernel. Async-signal-safe.
+  bool PutReserve(const Slot& slot, uintptr_t address);
+  void TakeBack(const Slot& slot);
+  uint32_t reserve_pages() const { return static_cast<uint32_t>(reserve_.length() / kPageBytes); }
+  uint32_t IndexOf(const Slot& slot) const { return static_cast<uint32_t>(&slot - slots_.get()); }
   void NoteIfStruck(Slot& slot);
   void Signal();
 
@@ -99,6 +108,10 @@ class MappingGuard {
   std::unique_ptr<Slot[]> slots_;
   std::atomic<uint32_t> used_{0};    ///< The number of slots that were ever taken.
   std::atomic<uint32_t> pieces_{0};  ///< Of all slots.
+  Fd reserve_file_;
+  Mapping reserve_;
+  /// The index of the slot whose mapping has the page, plus 1; or 0.
+  std::unique_ptr<std::atomic<uint32_t>[]> reserve_users_;
   Fd event_;
   std::mutex mutex_;
   std::vector<uint32_t> free_;  ///< Free slots below `used_`.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -106,6 +107,37 @@ TEST(MappingGuardTest, OnlyTheStruckMappingsOwnerIsNamedAndOnce) {
   EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{9});
   EXPECT_FALSE(IsReadable(MappingGuard::Get().event_fd()));
   EXPECT_TRUE(MappingGuard::Get().TakeStruck().empty());
+}
+
+/// Whether `guard` replaces what lies at `address` while the kernel grants no memory, as it may
+/// with vm.overcommit_memory=2, which a test cannot set for itself.
+bool StrikeWithoutMemory(MappingGuard& guard, const void* address) {
+  rlimit before{};
+  getrlimit(RLIMIT_DATA, &before);
+  const rlimit none{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_DATA, &none);
+  const bool is_struck = guard.Strike(address);
+  setrlimit(RLIMIT_DATA, &before);
+  return is_struck;
+}
+
+TEST(MappingGuardTest, PagesOfTheReserveServeWhereTheKernelGrantsNoMemory) {
+  MappingGuard guard(2, 2);
+  const ShrinkingFile first(7, kPieceBytes), second(8, kPieceBytes);
+  const auto first_slot = guard.Add(first.mapping.data(), kPieceBytes, 7);
+  const auto second_slot = guard.Add(second.mapping.data(), kPieceBytes, 8);
+  ASSERT_TRUE(StrikeWithoutMemory(guard, first.mapping.data() + 5000));
+  ASSERT_TRUE(StrikeWithoutMemory(guard, second.mapping.data()));
+  EXPECT_FALSE(StrikeWithoutMemory(guard, second.mapping.data() + 8192)) << "there are two pages";
+  first.at(5000) = 3;
+  EXPECT_EQ(first.at(5001), 0);
+  EXPECT_EQ(first.at(8192), 'x') << "the others stay";
+  EXPECT_EQ(second.at(5000 - 4096), 0) << "each program has its own page";
+  EXPECT_EQ(guard.TakeStruck(), (std::vector<uint32_t>{7, 8}));
+  guard.Remove(*first_slot);
+  ASSERT_TRUE(StrikeWithoutMemory(guard, second.mapping.data() + 8192)) << "that of the first one";
+  EXPECT_EQ(second.at(8192 + 5000 - 4096), 0) << "which has none of its bytes";
+  guard.Remove(*second_slot);
 }
 
 TEST(MappingGuardTest, WhoLosesMemoryThatIsNotMappedIsNamedToo) {

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// NICs by PCI address: what keeps DPDK from them, and what mends it.
+// DPDK memory that is there before it is needed; and NICs by PCI address: what keeps DPDK from
+// them, and what mends it.
 #include "drivers/dpdk/eal.h"
 
 #include <gtest/gtest.h>
+#include <rte_memory.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
+
+#include "pipeline/os/fd.h"
+#include "tests/drivers/frame_pool.h"
 
 namespace uroce::drivers {
 namespace {
@@ -81,6 +89,27 @@ TEST(PciDeviceTest, SysfsIsReadAsTheKernelWritesIt) {
   EXPECT_EQ(device.interface, "eth1");
   EXPECT_EQ(device.iommu_group, "12");
   EXPECT_FALSE(ReadPciDevice("0000:00:00.9", sysfs).exists);
+}
+
+int AddMissingPages(const rte_memseg_list*, const rte_memseg* first, size_t bytes, void* sum) {
+  std::vector<unsigned char> present(bytes / kPageBytes);
+  EXPECT_EQ(mincore(first->addr, bytes, present.data()), 0);
+  *static_cast<size_t*>(sum) += static_cast<size_t>(std::count_if(
+      present.begin(), present.end(), [](unsigned char page) { return !(page & 1); }));
+  return 0;
+}
+
+size_t MissingPages() {
+  size_t sum = 0;
+  EXPECT_EQ(rte_memseg_contig_walk(AddMissingPages, &sum), 0);
+  return sum;
+}
+
+using DpdkMemoryTest = FramePoolTest;
+
+TEST_F(DpdkMemoryTest, AllPagesCanBeBroughtInBeforeTheyAreNeeded) {
+  ASSERT_TRUE(PopulateDpdkMemory().ok());
+  EXPECT_EQ(MissingPages(), 0u);
 }
 
 }  // namespace
