@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/shm/abi/uroce_events.h"
+#include "tools/client/printable.h"
 
 namespace uroce::tools {
 namespace {
@@ -71,7 +72,7 @@ absl::Status CheckReply(std::span<const uint8_t> datagram, uroce_reply& header) 
   header.text[sizeof(header.text) - 1] = 0;
   if (header.error != 0) {
     const char* reason = header.text[0] ? header.text : strerror(header.error);
-    return absl::Status(absl::ErrnoToStatusCode(header.error), reason);
+    return absl::Status(absl::ErrnoToStatusCode(header.error), PrintableLines(reason));
   }
   if (header.size != datagram.size()) {
     return absl::DataLossError("the daemon's reply has a wrong size");
@@ -172,6 +173,8 @@ absl::Status ReadInterfaces(const std::vector<uint8_t>& body, CaptureSession& se
          count * sizeof(uroce_capture_interface));
   for (uroce_capture_interface& interface : session.interfaces) {
     interface.name[sizeof(interface.name) - 1] = 0;
+    const std::string name = Printable(interface.name);  // Of the same length.
+    memcpy(interface.name, name.data(), name.size());
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/client/command_line.h"
 #include "tools/client/control_client.h"
+#include "tools/client/printable.h"
 
 namespace uroce::tools {
 
@@ -19,13 +20,13 @@ void AddSocketFlag(const Command& command, Invocation& invocation) {
 
 int Report(const absl::Status& status) {
   if (status.ok()) return 0;
-  fprintf(stderr, "uroce: %s\n", std::string(status.message()).c_str());
+  fprintf(stderr, "uroce: %s\n", PrintableLines(std::string(status.message())).c_str());
   return status.code() == absl::StatusCode::kDataLoss ? kExitFailed : kExitUsage;
 }
 
 int Print(const absl::StatusOr<std::string>& text) {
   if (!text.ok()) return Report(text.status());
-  if (fputs(text->c_str(), stdout) >= 0 && fflush(stdout) == 0) return 0;
+  if (fputs(PrintableLines(*text).c_str(), stdout) >= 0 && fflush(stdout) == 0) return 0;
   return Report(absl::DataLossError(absl::StrCat("standard output: ", strerror(errno))));
 }
 

@@ -14,6 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tools/client/launch.h"
+#include "tools/client/printable.h"
+#include "tools/doctor/abstract_names.h"
 #include "tools/doctor/daemon.h"
 #include "tools/doctor/kernel.h"
 #include "tools/doctor/machine.h"
@@ -170,7 +172,13 @@ Findings Examine(const std::string& socket_path) {
   Append(findings, CheckNics(ReadNics(machine)));
   Append(findings, CheckInterfaces(ReadInterfaces(machine)));
   Append(findings, CheckRocePort(ReadRocePort(machine), IsBesideKernel(daemon)));
-  Append(findings, CheckSharedAddresses(ReadSharedAddresses(machine), daemon.pid));
+  if (const auto names = ReadAbstractNames()) {
+    Append(findings, CheckSharedAddresses(ReadSharedAddresses(machine, *names), daemon.pid));
+  } else {
+    findings.push_back({Level::kNote, "addresses",
+                        "the kernel does not say whether several NICs serve one (unix_diag)",
+                        "sudo modprobe unix_diag"});
+  }
   Append(findings, CheckPrograms(ReadPrograms()));
   return findings;
 }
@@ -179,9 +187,10 @@ std::string RenderFindings(const Findings& findings) {
   std::string text;
   for (const Finding& finding : findings) {
     absl::StrAppendFormat(&text, "%-7s  %-*s  %s\n", WordOf(finding.level), kCheckColumn,
-                          finding.check, finding.text);
+                          finding.check, Printable(finding.text));
     if (finding.fix.empty()) continue;
-    absl::StrAppendFormat(&text, "%-7s  %-*s    %s\n", "", kCheckColumn, "", finding.fix);
+    absl::StrAppendFormat(&text, "%-7s  %-*s    %s\n", "", kCheckColumn, "",
+                          Printable(finding.fix));
   }
   absl::StrAppend(&text, Counted(CountOf(findings, Level::kProblem), "problem"), ", ",
                   Counted(CountOf(findings, Level::kNote), "note"), "\n");
@@ -199,7 +208,8 @@ std::string FindingsToJson(const Findings& findings) {
   const nlohmann::ordered_json json = {{"findings", list},
                                        {"problems", CountOf(findings, Level::kProblem)},
                                        {"notes", CountOf(findings, Level::kNote)}};
-  return json.dump(2) + "\n";
+  // Names of processes may be no UTF-8.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 size_t CountOf(const Findings& findings, Level level) {

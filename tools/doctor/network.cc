@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/network.h"
 
+#include <arpa/inet.h>
 #include <linux/if_arp.h>
 
 #include <algorithm>
@@ -288,24 +289,26 @@ Findings CheckRocePort(const RocePortFacts& facts, bool beside_kernel) {
 
 namespace {
 
-constexpr char kSigns[] = "@uroced/address/";  // The kernel writes '@' for the name's first byte.
-constexpr size_t kUnixInode = 6;               // Indices of words in a line of /proc/net/unix.
-constexpr size_t kUnixName = 7;
+constexpr char kSigns[] = "uroced/address/";
 
 /// An address on an interface, by its index.
 using Place = std::pair<uint64_t, std::string>;
 
-/// The inodes of the signs on each place.
-std::map<Place, std::vector<std::string>> ReadSigns(const Machine& machine) {
+bool IsAddress(const std::string& text) {
+  in6_addr address;
+  return text.find('\0') == text.npos && (inet_pton(AF_INET, text.c_str(), &address) == 1 ||
+                                          inet_pton(AF_INET6, text.c_str(), &address) == 1);
+}
+
+/// The inodes of the signs on each place. Any program may take such a name.
+std::map<Place, std::vector<std::string>> FindSigns(const std::vector<NamedSocket>& names) {
   std::map<Place, std::vector<std::string>> signs;
-  const std::string text = machine.Read("/proc/net/unix").value_or("");
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
-    if (words.size() <= kUnixName || !absl::StartsWith(words[kUnixName], kSigns)) continue;
-    const std::vector<std::string> parts = absl::StrSplit(words[kUnixName], '/');
+  for (const NamedSocket& socket : names) {
+    const std::vector<std::string> parts = absl::StrSplit(socket.name, '/');
     uint64_t ifindex = 0;
-    if (parts.size() != 5 || !absl::SimpleAtoi(parts[2], &ifindex)) continue;
-    signs[{ifindex, parts[3]}].push_back(words[kUnixInode]);
+    if (!absl::StartsWith(socket.name, kSigns) || parts.size() != 5) continue;
+    if (!absl::SimpleAtoi(parts[2], &ifindex) || !IsAddress(parts[3])) continue;
+    signs[{ifindex, parts[3]}].push_back(socket.inode);
   }
   std::erase_if(signs, [](const auto& place) { return place.second.size() < 2; });
   return signs;
@@ -340,8 +343,9 @@ Finding CheckShared(const SharedAddresses& shared, pid_t daemon) {
 
 }  // namespace
 
-std::vector<SharedAddresses> ReadSharedAddresses(const Machine& machine) {
-  const std::map<Place, std::vector<std::string>> signs = ReadSigns(machine);
+std::vector<SharedAddresses> ReadSharedAddresses(const Machine& machine,
+                                                 const std::vector<NamedSocket>& names) {
+  const std::map<Place, std::vector<std::string>> signs = FindSigns(names);
   std::set<std::string> all;
   for (const auto& [place, inodes] : signs) all.insert(inodes.begin(), inodes.end());
   const std::map<std::string, SocketHolder> holders_of = FindHolders(machine, all);

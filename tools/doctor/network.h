@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/doctor/abstract_names.h"
 #include "tools/doctor/machine.h"
 
 namespace uroce::tools {
@@ -87,8 +88,9 @@ struct SharedAddresses {
   std::vector<SocketHolder> holders;  ///< One for each NIC: a daemon may stand there twice.
 };
 
-/// Reads the signs that daemons put up (nic/net/kernel_resources.h), from /proc/net/unix.
-std::vector<SharedAddresses> ReadSharedAddresses(const Machine& machine);
+/// Finds the signs that daemons put up (nic/net/kernel_resources.h) among the names of sockets.
+std::vector<SharedAddresses> ReadSharedAddresses(const Machine& machine,
+                                                 const std::vector<NamedSocket>& names);
 /// `daemon`: the process that is examined, or 0. It is not the one to end.
 Findings CheckSharedAddresses(const std::vector<SharedAddresses>& shared, pid_t daemon);
 

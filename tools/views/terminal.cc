@@ -2,8 +2,9 @@
 #include "tools/views/terminal.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
+
+#include "tools/client/printable.h"
 
 namespace uroce::tools {
 namespace {
@@ -14,18 +15,6 @@ bool IsNumber(const std::string& cell) {
          std::count(cell.begin(), cell.end(), '.') <= 1;
 }
 
-/// The output may go to a terminal, which obeys control characters: those of ASCII, and C1 in UTF-8
-/// (0xc2, then 0x80 to 0x9f).
-void MakePrintable(std::string& cell) {
-  for (size_t i = 0; i < cell.size(); ++i) {
-    const auto byte = static_cast<uint8_t>(cell[i]);
-    const bool is_c1 =
-        byte == 0xc2 && i + 1 < cell.size() && (static_cast<uint8_t>(cell[i + 1]) & 0xe0) == 0x80;
-    if (byte < 0x20 || byte == 0x7f || is_c1) cell[i] = '?';
-    if (is_c1) cell[i + 1] = '?';
-  }
-}
-
 std::string Pad(const std::string& cell, size_t width) {
   const std::string blanks(width - cell.size(), ' ');
   return IsNumber(cell) ? blanks + cell : cell + blanks;
@@ -34,13 +23,13 @@ std::string Pad(const std::string& cell, size_t width) {
 }  // namespace
 
 TextTable::TextTable(std::vector<std::string> header) {
-  for (std::string& cell : header) MakePrintable(cell);
+  for (std::string& cell : header) cell = Printable(std::move(cell));
   rows_.push_back(std::move(header));
 }
 
 void TextTable::AddRow(std::vector<std::string> cells) {
   cells.resize(rows_.front().size());
-  for (std::string& cell : cells) MakePrintable(cell);
+  for (std::string& cell : cells) cell = Printable(std::move(cell));
   rows_.push_back(std::move(cells));
 }
 

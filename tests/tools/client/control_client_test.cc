@@ -195,6 +195,21 @@ TEST(ControlClientTest, RefusalCarriesTheDaemonsReason) {
   EXPECT_EQ(text.status().message(), "only root captures");
 }
 
+// The reason is printed, and a terminal obeys such bytes. uroce-extcap prints it too.
+TEST(ControlClientTest, ARefusalSteersNoTerminal) {
+  Answer answer;
+  uroce_reply header{};
+  header.error = EPERM;
+  header.size = sizeof(header);
+  strncpy(header.text,
+          "no\x1b[2J\xc2\x9b"
+          "2J",
+          sizeof(header.text) - 1);
+  Append(answer.bytes, header);
+  FakeDaemon daemon(answer);
+  EXPECT_EQ(FetchDump(daemon.path(), UROCE_DUMP_QP).status().message(), "no?[2J??2J");
+}
+
 TEST(ControlClientTest, DaemonThatHangsUpIsAnError) {
   FakeDaemon daemon(Answer{});
   EXPECT_FALSE(FetchDump(daemon.path(), UROCE_DUMP_QP).ok());
@@ -293,6 +308,14 @@ TEST(ControlClientTest, CaptureReturnsRingAndInterfaces) {
   EXPECT_EQ(session->reply.ring_bytes, 8192u);
   ASSERT_EQ(session->interfaces.size(), 1u);
   EXPECT_STREQ(session->interfaces[0].name, "uroce0");
+}
+
+TEST(ControlClientTest, NamesOfInterfacesSteerNoTerminal) {
+  CaptureAnswer answer = GoodCapture();
+  memset(answer.interface.name, 0x1b, sizeof(answer.interface.name));
+  const auto session = Capture(answer, SealedMemory(12288));
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ(session->interfaces[0].name, std::string(sizeof(answer.interface.name) - 1, '?'));
 }
 
 TEST(ControlClientTest, CaptureMemoryThatCouldShrinkIsRefused) {

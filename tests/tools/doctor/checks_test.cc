@@ -393,6 +393,17 @@ TEST(DoctorTest, FindingsAreLinesWithTheirCommandBelow) {
   EXPECT_THAT(FindingsToJson(findings), HasSubstr("\"fix\": \"sudo uroced &\""));
 }
 
+// Any user chooses the name of a process, and root may read the findings.
+TEST(DoctorTest, NamesOfProcessesForgeNothing) {
+  const Findings findings = {
+      {Level::kNote, "udp 4791", "held by \x1b[2J\nok \xff (pid 5)", "sudo kill 5\r"}};
+  EXPECT_EQ(RenderFindings(findings),
+            "note     udp 4791      held by ?[2J?ok \xff (pid 5)\n"
+            "                         sudo kill 5?\n"
+            "0 problems, 1 note\n");
+  EXPECT_THAT(FindingsToJson(findings), HasSubstr("held by \\u001b[2J\\nok \xef\xbf\xbd (pid 5)"));
+}
+
 TEST(DoctorDaemonTest, AFlowThatItsWindowStarvesIsNamed) {
   DaemonFacts facts = GoodDaemon();
   ParseFlows(R"({"flows": [

@@ -2,7 +2,19 @@
 // What the checks read from a machine's files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/os/fd.h"
 #include "tests/tools/doctor/fixture_tree.h"
 #include "tools/doctor/kernel.h"
 #include "tools/doctor/network.h"
@@ -19,7 +31,7 @@ TEST(DoctorReadingTest, EmptyMachineIsReadWithoutFacts) {
   EXPECT_THAT(ReadInterfaces(tree.machine()), IsEmpty());
   EXPECT_THAT(ReadNics(tree.machine()).nics, IsEmpty());
   EXPECT_THAT(ReadRocePort(tree.machine()).holders, IsEmpty());
-  EXPECT_THAT(ReadSharedAddresses(tree.machine()), IsEmpty());
+  EXPECT_THAT(ReadSharedAddresses(tree.machine(), {}), IsEmpty());
   EXPECT_EQ(ReadKernel(tree.machine()).major, 0);
   EXPECT_EQ(ReadPermissions(tree.machine()).capabilities, 0u);
   EXPECT_FALSE(ReadLimits(tree.machine(), {1}).max_map_count.has_value());
@@ -130,21 +142,15 @@ TEST(DoctorReadingTest, SocketOfNoProcessIsTheKernels) {
   EXPECT_THAT(facts.rdma_devices, ElementsAre("rxe_eth0"));
 }
 
-std::string UnixSocket(const std::string& inode, const std::string& name) {
-  return "0000000000000000: 00000002 00000000 00000000 0005 01 " + inode + " " + name + "\n";
-}
-
 TEST(DoctorReadingTest, AddressesWithTwoSignsAreSharedByTheHoldersOfTheSigns) {
   FixtureTree tree;
-  tree.Write("/proc/net/unix", "Num       RefCount Protocol Flags    Type St Inode Path\n" +
-                                   UnixSocket("41", "@uroced/address/2/192.0.2.1/0") +
-                                   UnixSocket("42", "@uroced/address/2/192.0.2.1/1") +
-                                   UnixSocket("43", "@uroced/address/2/fd00::1/0") +
-                                   UnixSocket("44", "@uroced/address/2/fd00::1/1") +
-                                   UnixSocket("45", "@uroced/address/3/192.0.2.1/0") +
-                                   UnixSocket("46", "@uroced/address/2/192.0.2.9/0") +
-                                   UnixSocket("47", "/run/uroce/uroced.sock") +
-                                   UnixSocket("48", ""));
+  const std::vector<NamedSocket> names = {{"uroced/address/2/192.0.2.1/0", "41"},
+                                          {"uroced/address/2/192.0.2.1/1", "42"},
+                                          {"uroced/address/2/fd00::1/0", "43"},
+                                          {"uroced/address/2/fd00::1/1", "44"},
+                                          {"uroced/address/3/192.0.2.1/0", "45"},
+                                          {"uroced/address/2/192.0.2.9/0", "46"},
+                                          {"", "48"}};
   tree.Write("/sys/class/net/eth0/ifindex", "2\n");
   tree.Write("/sys/class/net/eth1/ifindex", "3\n");
   for (const char* pid : {"8", "9"}) tree.Write(std::string("/proc/") + pid + "/comm", "uroced\n");
@@ -152,7 +158,7 @@ TEST(DoctorReadingTest, AddressesWithTwoSignsAreSharedByTheHoldersOfTheSigns) {
   tree.Link("/proc/8/fd/4", "socket:[44]");
   tree.Link("/proc/9/fd/3", "socket:[42]");
   tree.Link("/proc/9/fd/4", "socket:[43]");
-  const std::vector<SharedAddresses> shared = ReadSharedAddresses(tree.machine());
+  const std::vector<SharedAddresses> shared = ReadSharedAddresses(tree.machine(), names);
   ASSERT_EQ(shared.size(), 1u);
   EXPECT_EQ(shared[0].interface, "eth0");
   EXPECT_THAT(shared[0].addresses, ElementsAre("192.0.2.1", "fd00::1"));
@@ -160,10 +166,55 @@ TEST(DoctorReadingTest, AddressesWithTwoSignsAreSharedByTheHoldersOfTheSigns) {
 }
 
 TEST(DoctorReadingTest, AddressesWithTheirOwnSignsAreNotShared) {
-  FixtureTree tree;
-  tree.Write("/proc/net/unix", "head\n" + UnixSocket("41", "@uroced/address/2/192.0.2.1/0") +
-                                   UnixSocket("42", "@uroced/address/2/192.0.2.2/0"));
-  EXPECT_THAT(ReadSharedAddresses(tree.machine()), IsEmpty());
+  const FixtureTree tree;
+  EXPECT_THAT(ReadSharedAddresses(tree.machine(), {{"uroced/address/2/192.0.2.1/0", "41"},
+                                                   {"uroced/address/2/192.0.2.2/0", "42"}}),
+              IsEmpty());
+}
+
+TEST(DoctorReadingTest, SignsOfNoAddressAreNoSigns) {
+  const FixtureTree tree;
+  for (const std::string& place : {std::string("2/run this"), std::string("2/192.0.2.1\0", 12),
+                                   std::string("x/192.0.2.1"), std::string("2/192.0.2.1/3")}) {
+    EXPECT_THAT(ReadSharedAddresses(tree.machine(), {{"uroced/address/" + place + "/0", "41"},
+                                                     {"uroced/address/" + place + "/1", "42"}}),
+                IsEmpty())
+        << place;
+  }
+}
+
+Fd BindAbstract(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::ranges::copy(name, address.sun_path + 1);
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const int result = bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length);
+  return result == 0 ? std::move(socket) : Fd();
+}
+
+std::string InodeOf(const Fd& socket) {
+  struct stat info {};
+  fstat(socket.get(), &info);
+  return std::to_string(info.st_ino);
+}
+
+// In /proc/net/unix the second line of the name would be a line about another socket.
+TEST(DoctorReadingTest, ANameWithLinesIsOneName) {
+  const std::string unique = "uroce-test-" + std::to_string(getpid());
+  const std::string name =
+      unique + "\n0000000000000000: 00000002 00000000 00000000 0005 01 1 @" + unique;
+  const Fd hostile = BindAbstract(name);
+  const Fd plain = BindAbstract(unique);
+  ASSERT_TRUE(hostile && plain);
+  const auto names = ReadAbstractNames();
+  if (!names) GTEST_SKIP() << "the kernel has no unix_diag";
+  std::map<std::string, std::string> inodes;
+  for (const NamedSocket& socket : *names) {
+    if (socket.name.find(unique) != std::string::npos) inodes[socket.name] = socket.inode;
+  }
+  EXPECT_EQ(inodes, (std::map<std::string, std::string>{{name, InodeOf(hostile)},
+                                                        {unique, InodeOf(plain)}}));
 }
 
 TEST(DoctorReadingTest, KernelVersionAndProcessors) {
