@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -27,28 +28,63 @@ constexpr int kStuckReaderMs = 2000;  // How long the end of a capture waits for
 constexpr size_t kNoBlocking = PIPE_BUF;  // A writable pipe takes as much.
 constexpr size_t kPartsOfACall = 256;     // Linux takes up to 1024.
 
-/// Gives a file that sudo made to the user who called sudo.
-void GiveToCaller(int fd) {
+/// The user who called sudo, and that user's group.
+struct Caller {
+  uid_t uid;
+  gid_t gid;
+};
+
+std::optional<Caller> FindCaller() {
   const char* uid_text = getenv("SUDO_UID");
   const char* gid_text = getenv("SUDO_GID");
-  uid_t uid = 0;
-  gid_t gid = 0;
-  if (geteuid() != 0 || uid_text == nullptr || gid_text == nullptr) return;
-  if (!absl::SimpleAtoi(uid_text, &uid) || !absl::SimpleAtoi(gid_text, &gid)) return;
+  Caller caller{};
+  if (geteuid() != 0 || uid_text == nullptr || gid_text == nullptr) return std::nullopt;
+  if (!absl::SimpleAtoi(uid_text, &caller.uid) || !absl::SimpleAtoi(gid_text, &caller.gid)) {
+    return std::nullopt;
+  }
+  return caller;
+}
+
+/// Gives a file that sudo made to the user who called sudo.
+void GiveToCaller(int fd) {
+  const std::optional<Caller> caller = FindCaller();
   // No error when the file system refuses: root can still change the owner later.
-  if (fchown(fd, uid, gid) != 0) return;
+  if (caller && fchown(fd, caller->uid, caller->gid) != 0) return;
+}
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+/// Whether another user may have put a file, a pipe or a link there, in a directory like /tmp. The
+/// kernel has the same rule (protected_regular, protected_fifos and protected_symlinks, proc(5)),
+/// where it is set, and the first two only for programs that would make the file.
+bool IsOfAnotherUser(const std::string& path) {
+  struct stat directory {};
+  struct stat file {};
+  if (stat(DirectoryOf(path).c_str(), &directory) != 0) return false;
+  const bool is_shared =
+      (directory.st_mode & S_ISVTX) != 0 && (directory.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  if (!is_shared || lstat(path.c_str(), &file) != 0) return false;
+  const std::optional<Caller> caller = FindCaller();
+  return file.st_uid != geteuid() && file.st_uid != directory.st_uid &&
+         (!caller || file.st_uid != caller->uid);
 }
 
 /// Only a new file changes its owner: an old one may belong to another user, and be reached by a
 /// link.
-Fd Create(const std::string& path) {
+absl::StatusOr<Fd> Create(const std::string& path) {
   Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly));
-  if (fd) {
-    GiveToCaller(fd.get());
-    return fd;
+  if (fd) GiveToCaller(fd.get());
+  if (!fd && errno == EEXIST) {
+    if (IsOfAnotherUser(path)) {
+      return absl::InvalidArgumentError("another user made it, in a directory of all users");
+    }
+    fd = Fd(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   }
-  if (errno != EEXIST) return fd;
-  return Fd(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  if (!fd) return absl::InvalidArgumentError(strerror(errno));
+  return fd;
 }
 
 /// Whether the pipe can take kNoBlocking bytes; a file always can.
@@ -98,10 +134,12 @@ absl::Status CaptureOutput::OpenFile() {
     localtime_r(&now, &local_time);
     name_ = RingFileName(path_, file_count_ + 1, local_time);
   }
-  fd_ = path_ == "-" ? Fd(dup(STDOUT_FILENO)) : Create(name_);
-  if (!fd_) {
-    return absl::InvalidArgumentError(absl::StrCat("-w ", name_, ": ", strerror(errno)));
+  absl::StatusOr<Fd> fd = path_ == "-" ? Fd(dup(STDOUT_FILENO)) : Create(name_);
+  if (fd.ok() && !*fd) fd = absl::ErrnoToStatus(errno, "standard output");
+  if (!fd.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("-w ", name_, ": ", fd.status().message()));
   }
+  fd_ = *std::move(fd);
   ++file_count_;
   if (is_ring_) ring_names_.push_back(name_);
   return absl::OkStatus();

@@ -100,6 +100,29 @@ TEST_F(CaptureOutputTest, OldFileIsWrittenAgainWithTheRightsItHad) {
   EXPECT_EQ(info.st_mode & 0777, 0640u);
 }
 
+// In /tmp another user may have made the file before, and then reads what is captured.
+TEST_F(CaptureOutputTest, AFileThatAnotherUserMadeWhereAllMakeFilesIsNotWritten) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  chmod(directory_.c_str(), 01777);
+  std::ofstream(Path("planted")) << "theirs";
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0666), 0);
+  for (const char* name : {"planted", "fifo"}) {
+    ASSERT_EQ(chown(Path(name).c_str(), 1234, 1234), 0);
+    const auto output = CaptureOutput::Open(Path(name), false, 0);  // The FIFO has no reader.
+    ASSERT_FALSE(output.ok());
+    EXPECT_THAT(std::string(output.status().message()), testing::HasSubstr("another user"));
+  }
+  EXPECT_EQ(Contents(Path("planted")), "theirs");
+  setenv("SUDO_UID", "1234", 1);
+  setenv("SUDO_GID", "4321", 1);
+  EXPECT_TRUE(CaptureOutput::Open(Path("planted"), false, 0).ok());
+  unsetenv("SUDO_UID");
+  unsetenv("SUDO_GID");
+  // The owner of the directory can replace any file in it.
+  ASSERT_EQ(chown(directory_.c_str(), 1234, 1234), 0);
+  EXPECT_TRUE(CaptureOutput::Open(Path("planted"), false, 0).ok());
+}
+
 TEST_F(CaptureOutputTest, PathThatCannotBeOpenedIsNamed) {
   const auto output = CaptureOutput::Open(Path("none/file"), false, 0);
   ASSERT_FALSE(output.ok());
