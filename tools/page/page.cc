@@ -31,8 +31,8 @@ absl::StatusOr<std::string> PageOf(const PageParts& parts, const std::string& js
         absl::StrCat("--html: ", path, ": ", strerror(errno),
                      " (the library d3: apt-get install libjs-d3, or name it by --d3)"));
   }
-  // "</" in a string would end the element.
-  const std::string data = absl::StrReplaceAll(json, {{"</", "<\\/"}});
+  // In a string "</script" would end the element, and "<!--<script" hide its end.
+  const std::string data = absl::StrReplaceAll(json, {{"<", "\\u003c"}});
   return absl::StrCat(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>", parts.title,
       "</title>\n<style>\n", kPageStyle, parts.style, "</style>\n</head>\n<body>\n", parts.body,

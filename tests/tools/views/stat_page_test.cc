@@ -38,6 +38,13 @@ std::string TextOf(const std::string& file) {
   return text.str();
 }
 
+// After "<!--<script" a browser takes the end of the element, and scripts behind it, for data.
+TEST_F(StatPageTest, NamesOpenAndCloseNoElements) {
+  StatPage page(file_, library_);
+  ASSERT_TRUE(page.Add(R"({"name":"<!--<script></script>"})", absl::FromUnixNanos(5)).ok());
+  EXPECT_THAT(TextOf(file_), HasSubstr(R"({"name":"\u003c!--\u003cscript>\u003c/script>"})"));
+}
+
 TEST_F(StatPageTest, EachLookIsInThePageWithItsTime) {
   StatPage page(file_, library_);
   ASSERT_TRUE(page.Add(R"({"a":1})", absl::FromUnixNanos(5)).ok());
