@@ -21,6 +21,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "pipeline/os/shared_memory.h"
 
 namespace uroce::drivers {
 namespace {
@@ -88,13 +89,6 @@ std::vector<std::string> EalArguments(const EalConfig& config, int core, bool hu
     arguments.insert(arguments.end(), {"-a", device});
   }
   return arguments;
-}
-
-/// Whether the kernel refuses memory when a page is first touched, and not only when it is mapped.
-bool IsOvercommitStrict() {
-  std::ifstream file("/proc/sys/vm/overcommit_memory");
-  int mode = 0;
-  return file >> mode && mode == 2;
 }
 
 int PopulateRange(const rte_memseg_list*, const rte_memseg* first, size_t bytes, void*) {

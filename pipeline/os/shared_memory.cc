@@ -68,6 +68,12 @@ absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t
   return fd;
 }
 
+bool IsOvercommitStrict() {
+  int mode = 0;
+  std::ifstream("/proc/sys/vm/overcommit_memory") >> mode;
+  return mode == 2;
+}
+
 absl::Status SystemError(const char* what, int error) { return absl::ErrnoToStatus(error, what); }
 
 namespace {
@@ -101,13 +107,6 @@ void OnBusError(int number, siginfo_t* info, void*) {
 bool PutZeros(uintptr_t start, size_t length) {
   return syscall(SYS_mmap, start, length, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != -1;
-}
-
-/// Whether the kernel refuses memory when a mapping or a page is made.
-bool IsOvercommitStrict() {
-  int mode = 0;
-  std::ifstream("/proc/sys/vm/overcommit_memory") >> mode;
-  return mode == 2;
 }
 
 MappingGuard* MakeProcessGuard() {

@@ -29,6 +29,10 @@ absl::StatusOr<Mapping> MapShared(int fd, uint64_t length);
 /// Makes a memfd with these bytes, sealed against every change.
 absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t length);
 
+/// Whether the kernel grants no more memory than there is (vm.overcommit_memory=2). Then it may
+/// refuse a page of a file at the access that needs it, by SIGBUS.
+bool IsOvercommitStrict();
+
 /// The status of a failed system call.
 absl::Status SystemError(const char* what, int error);
 
