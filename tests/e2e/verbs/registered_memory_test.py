@@ -31,6 +31,16 @@ ALLOCATORS = {"glibc": "", "jemalloc": f"{LIBRARIES}/libjemalloc.so.2",
               "tcmalloc": f"{LIBRARIES}/libtcmalloc_minimal.so.4"}
 SEED = os.environ.get("UROCE_E2E_SEED", "1")
 HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+FREE_HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+
+
+def free_huge_pages():
+    """How many pages of 2 MB are free; 0 where the kernel has none."""
+    try:
+        with open(FREE_HUGE_PAGES, encoding="ascii") as file:
+            return int(file.read())
+    except OSError:
+        return 0
 
 
 def reserve_huge_pages(count):
@@ -56,6 +66,7 @@ class MemoryCase(unittest.TestCase):
     def setUpClass(cls):
         cls.lab = WireLab(*cls.daemon_flags)
         cls.addClassCleanup(cls.lab.close)
+        cls.huge_pages = free_huge_pages()
         # Programs of every user are to find the socket.
         os.chmod(cls.lab.directory, 0o711)
         os.chmod(os.path.dirname(cls.lab.a.daemon.socket), 0o711)
@@ -73,6 +84,10 @@ class MemoryCase(unittest.TestCase):
             pass
 
     def _results(self, *settings, prefix=()):
+        """Of a program that finds as many huge pages as each other one: those of programs before it
+        are free some time after these have ended."""
+        wait_until(lambda: free_huge_pages() >= self.huge_pages, "huge pages of former programs",
+                   60)
         self.addCleanup(self._remove_shm)
         return run(self._command(*settings, prefix=prefix), timeout_s=180)
 
@@ -132,6 +147,7 @@ class MemoryTest(MemoryCase):
             cls.addClassCleanup(reserve_huge_pages(4))
         except OSError as error:
             print(f"memory_test: hugetlb memory is not tested: {error}", file=sys.stderr)
+        cls.huge_pages = free_huge_pages()
 
     def test_mapped_and_copied_regions_give_equal_results(self):
         automatic = self._results()
