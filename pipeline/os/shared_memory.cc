@@ -213,7 +213,7 @@ bool MappingGuard::PutReserve(const Slot& slot, uintptr_t address) {
   return false;
 }
 
-// The mapping is gone, so no other thread writes to these pages.
+// No thread uses the mapping any more.
 void MappingGuard::TakeBack(const Slot& slot) {
   for (uint32_t page = 0; page < reserve_pages(); ++page) {
     if (reserve_users_[page].load(std::memory_order_relaxed) != IndexOf(slot) + 1) continue;

@@ -49,7 +49,7 @@ class MappingGuard {
  public:
   /// Room for `capacity` mappings. `reserve_pages` are pages for the moment at which the kernel
   /// grants no memory (vm.overcommit_memory=2): then it also has no page for a file, and raises
-  /// SIGBUS. There are fewer where the kernel has no memory for them now.
+  /// SIGBUS. There are none where the kernel has no memory for them now.
   explicit MappingGuard(uint32_t capacity, uint32_t reserve_pages = 0);
   MappingGuard(const MappingGuard&) = delete;
   MappingGuard& operator=(const MappingGuard&) = delete;
