@@ -203,7 +203,7 @@ bool MappingGuard::PutReserve(const Slot& slot, uintptr_t address) {
   const uint32_t user = IndexOf(slot) + 1;
   for (uint32_t page = 0; page < reserve_pages(); ++page) {
     uint32_t none = 0;
-    if (!reserve_users_[page].compare_exchange_strong(none, user, std::memory_order_relaxed)) {
+    if (!reserve_users_[page].compare_exchange_strong(none, user, std::memory_order_acquire)) {
       continue;
     }
     const uintptr_t start = address / kPageBytes * kPageBytes;

@@ -155,7 +155,8 @@ TEST(MapsTest, AMappingThatWasExtendedMeanwhileBeginsWhereTheOneBeforeItEnds) {
   vmas.Release();
 }
 
-// Two parts of a region that are the same pages would be remapped twice.
+// Two parts of a region that are the same pages would be remapped twice. The loop allocates
+// nothing: the heap's end is the other thread's alone.
 TEST(MapsTest, MappingsDoNotOverlapWhileTheHeapGrows) {
   std::atomic<bool> stop = false;
   std::thread other([&stop] {
