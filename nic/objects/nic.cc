@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "nic/base/log.h"
 #include "nic/base/memory_limit.h"
 #include "nic/devices/device_table.h"
 #include "nic/devices/exception_path.h"
@@ -48,6 +51,15 @@ datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
 uint32_t MappingsOfAll(const Limits& limits) {
   const uint32_t all = MappingGuard::Get().capacity();
   return std::max(all - std::min(all, limits.sessions), 1u);
+}
+
+Fd OpenUserfaultfd(bool is_shared) {
+  constexpr const char* kPath = "/dev/userfaultfd";
+  Fd device(open(kPath, O_RDWR | O_CLOEXEC));
+  if (!device && is_shared) {
+    LogWarning("--share-userfaultfd has no effect: {}: {}", kPath, std::strerror(errno));
+  }
+  return device;
 }
 
 }  // namespace
@@ -88,7 +100,7 @@ Nic::Parts::Parts(const Config& settings, std::span<const datapath::WorkerSeat> 
       keys(settings.limits.total_mrs),
       numbers(static_cast<uint32_t>(seats.size())),
       pools(settings.limits, MappingsOfAll(settings.limits), MemoryLimit()),
-      userfaultfd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
+      userfaultfd(OpenUserfaultfd(settings.share_userfaultfd)),
       workers({.keys = &keys,
                .failures = &failures,
                .overflows = &overflows,

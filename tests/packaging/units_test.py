@@ -50,6 +50,11 @@ class UnitsTest(unittest.TestCase):
             found = re.search(rf"^{key}=(.*)", text, re.M).group(1).split()
             self.assertEqual(set(found), README_CAPABILITIES)
 
+    # Without it, --share-userfaultfd has no effect.
+    def test_they_open_userfaultfd(self):
+        for unit in UNITS:
+            self.assertIn("\nDeviceAllow=/dev/userfaultfd rw\n", (MADE / unit).read_text(), unit)
+
     # Memory that programs make it hold must not end the daemon before the programs.
     def test_the_kernel_ends_programs_before_the_daemon_when_memory_runs_out(self):
         for unit in UNITS:

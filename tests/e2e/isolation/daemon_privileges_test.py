@@ -65,13 +65,17 @@ class WithoutSeccompLab(WireLab):
     daemon_prefix = preload("without_seccomp")
 
 
-class DeafThreadUnprivilegedLab(WireLab):
-    daemon_prefix = (*UNPRIVILEGED, *preload("thread_without_signals"))
+class UnprivilegedLab(WireLab):
+    daemon_prefix = UNPRIVILEGED
     daemon_owner = 65534
 
     def _build(self):
         os.chmod(self.directory, 0o711)
         super()._build()
+
+
+class DeafThreadUnprivilegedLab(UnprivilegedLab):
+    daemon_prefix = (*UNPRIVILEGED, *preload("thread_without_signals"))
 
 
 class PrivilegesTest(unittest.TestCase):
@@ -109,6 +113,13 @@ class PrivilegesTest(unittest.TestCase):
         self.assertIn("uroce0", lab.a.run("ibv_devices"))
         tree = Path(f"{lab.a.daemon.socket}.d/sys/class/infiniband/uroce0")
         self.assertTrue(tree.is_dir(), "files about devices are written there")
+
+    def test_a_daemon_that_cannot_share_userfaultfd_says_so(self):
+        line = "--share-userfaultfd has no effect: /dev/userfaultfd: "
+        lab = self.open_lab(UnprivilegedLab, "--share-userfaultfd")
+        self.assertEqual(lab.daemons[0].process.output().count(line), 1)
+        lab = self.open_lab(UnprivilegedLab)
+        self.assertNotIn(line, lab.daemons[0].process.output())
 
     def test_a_thread_that_cannot_be_told_to_give_capabilities_up(self):
         with self.assertRaisesRegex(Failed, "thread [0-9]+ keeps its capabilities"):
