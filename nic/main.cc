@@ -142,6 +142,6 @@ int main(int argc, char** argv) {
   const int status = Serve(*line, *config);
   // A thread that hangs in what a program lent must not run while the objects are destroyed.
   if (uroce::SideThread::AwaitAll(kLongestEnd)) return status;
-  std::fputs("uroced: threads that hang in what programs lent are left to the kernel\n", stderr);
+  uroce::nic::LogWarning("threads that hang in what programs lent are left to the kernel");
   _exit(status);
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/base/log.h"
 
+#include <poll.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -103,11 +106,36 @@ void StartLog(bool is_json, const std::string& level) {
 
 void SetLogLevel(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
 
+namespace {
+
+// A pipe that takes anything has room for a page: a line fits, with its time and escapes of JSON.
+constexpr size_t kMaxLineBytes = 2048;
+
+/// Whether standard error takes a line at once. A reader of the log that stops must not stop the
+/// daemon: programs cause lines.
+bool IsWritable() {
+  pollfd log{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&log, 1, 0) > 0;
+}
+
+std::mutex writing;
+uint64_t left_out = 0;  ///< Lines since the last that was written.
+
+}  // namespace
+
 void WriteLog(LogLevel level, fmt::string_view format, const fmt::format_args& arguments) {
   const spdlog::level::level_enum its_level = LevelOf(level);
   spdlog::logger* const logger = spdlog::default_logger_raw();
   if (!logger->should_log(its_level)) return;
-  const std::string line = fmt::vformat(format, arguments);
+  const std::string line = fmt::vformat(format, arguments).substr(0, kMaxLineBytes);
+  const std::lock_guard lock(writing);
+  if (left_out != 0 && IsWritable()) {
+    logger->warn("{} lines are left out here: the log took no more", std::exchange(left_out, 0));
+  }
+  if (left_out != 0 || !IsWritable()) {
+    ++left_out;
+    return;
+  }
   logger->log(its_level, spdlog::string_view_t(line));
 }
 

@@ -16,7 +16,8 @@ enum class LogLevel : unsigned char { kDebug, kInfo, kWarning, kError };
 void StartLog(bool is_json, const std::string& level);
 /// `level` is a value of the setting log_level.
 void SetLogLevel(const std::string& level);
-/// Writes a line, unless the log's level leaves it out. Any thread.
+/// Writes a line, unless the log's level leaves it out, or standard error takes nothing now: such
+/// lines are counted, and a later line says how many are left out. Waits for no reader. Any thread.
 void WriteLog(LogLevel level, fmt::string_view format, const fmt::format_args& arguments);
 
 template <typename... Arguments>
