@@ -14,6 +14,7 @@
 #include "nic/settings/config.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "pipeline/os/shared_memory.h"
+#include "pipeline/os/side_thread.h"
 
 namespace uroce::nic {
 namespace {
@@ -22,6 +23,8 @@ constexpr uint64_t kRingOffset = 4096;
 static_assert(sizeof(uroce_capture_page) <= kRingOffset);
 constexpr uint64_t kMinRingBytes = 64 << 10;
 constexpr uint32_t kMaxSnapBytes = 65535;
+// The kernel holds the lock of the daemon's mappings meanwhile, for less than a millisecond.
+constexpr uint64_t kPopulatedAtOnce = 256 << 10;
 
 /// Returns the bytes of one ring; `wanted_bytes` is for all rings together.
 uint64_t RingBytes(const Nic& nic, uint64_t wanted_bytes) {
@@ -59,8 +62,7 @@ uroce_capture_interface CaptureInterface(const NicDevice& device) {
   return interface;
 }
 
-absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_capture& request,
-                                                        Reply& reply) {
+absl::StatusOr<CaptureMemory> CaptureMemory::Make(Nic& nic, const uroce_capture& request) {
   const absl::StatusOr<datapath::TapConfig::Interfaces> interfaces = InterfacesOf(nic, request);
   if (!interfaces.ok()) return interfaces.status();
   const uint64_t ring_bytes = RingBytes(nic, request.ring_bytes);
@@ -69,33 +71,47 @@ absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_ca
   if (!file.ok()) return file.status();
   absl::StatusOr<Mapping> mapping = MapShared(file->get(), map_bytes);
   if (!mapping.ok()) return mapping.status();
-  // The worker must not page-fault on its first pass through the ring.
-  if (madvise(mapping->data(), mapping->length(), MADV_POPULATE_WRITE) != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("capture: no memory for ", map_bytes, " bytes"));
+  return CaptureMemory(*std::move(file),
+                       SideThread::MakeEndingOn(nic.reaper(), *std::move(mapping)), ring_bytes);
+}
+
+absl::Status CaptureMemory::Populate() const {
+  for (uint64_t done = 0; done < bytes(); done += kPopulatedAtOnce) {
+    const uint64_t more = std::min(kPopulatedAtOnce, bytes() - done);
+    if (madvise(mapping_->data() + done, more, MADV_POPULATE_WRITE) != 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("capture: no memory for ", bytes(), " bytes"));
+    }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_capture& request,
+                                                        CaptureMemory memory, Reply& reply) {
+  const absl::StatusOr<datapath::TapConfig::Interfaces> interfaces = InterfacesOf(nic, request);
+  if (!interfaces.ok()) return interfaces.status();
   const datapath::TapConfig config{.snap_bytes = request.snap_length == 0
                                                      ? kMaxSnapBytes
                                                      : std::min(request.snap_length, kMaxSnapBytes),
                                    .only = request.only,
                                    .interfaces = *interfaces};
-  std::unique_ptr<Capture> capture(new Capture(nic, *std::move(mapping), ring_bytes, config));
-  reply.Add(uroce_capture_reply{.map_bytes = map_bytes,
+  std::unique_ptr<Capture> capture(new Capture(nic, memory, config));
+  reply.Add(uroce_capture_reply{.map_bytes = memory.bytes(),
                                 .ring_offset = kRingOffset,
-                                .ring_bytes = ring_bytes,
+                                .ring_bytes = memory.ring_bytes_,
                                 .interface_count = static_cast<uint32_t>(nic.devices().size()),
                                 .ring_count = nic.workers().count()});
   for (const auto& device : nic.devices()) reply.Add(CaptureInterface(*device));
-  reply.Give(*std::move(file));
+  reply.Give(std::move(memory.file_));
   return capture;
 }
 
-Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath::TapConfig& config)
-    : nic_(nic), mapping_(std::move(mapping)) {
+Capture::Capture(Nic& nic, const CaptureMemory& memory, const datapath::TapConfig& config)
+    : nic_(nic), mapping_(memory.mapping_) {
   for (uint32_t worker = 0; worker < nic_.workers().count(); ++worker) {
-    uint8_t* const part = mapping_.data() + worker * (kRingOffset + ring_bytes);
-    taps_.emplace_back(reinterpret_cast<uroce_capture_page*>(part), part + kRingOffset, ring_bytes,
-                       config);
+    uint8_t* const part = mapping_->data() + worker * (kRingOffset + memory.ring_bytes_);
+    taps_.emplace_back(reinterpret_cast<uroce_capture_page*>(part), part + kRingOffset,
+                       memory.ring_bytes_, config);
   }
   nic_.workers().RunOnEach(
       [this](datapath::Worker& worker) { worker.AddTap(&taps_[worker.index()]); });
@@ -104,7 +120,6 @@ Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath:
 Capture::~Capture() {
   nic_.workers().RunOnEach(
       [this](datapath::Worker& worker) { worker.RemoveTap(&taps_[worker.index()]); });
-  nic_.reaper()->End(std::make_shared<Mapping>(std::move(mapping_)));
 }
 
 }  // namespace uroce::nic

@@ -175,7 +175,7 @@ ControlConnection::ControlConnection(ControlContext& context, uint32_t id, Fd so
                   Send(status, std::move(reply));
                 }),
       client_(id, peer),
-      observations_(context, client_),
+      observations_(context, client_, deferred_),
       network_changes_(context, client_) {
   watch_ = context_.loop.Watch(socket_.fd(), EPOLLIN, [this] { OnReadable(); });
   if (pidfd_)

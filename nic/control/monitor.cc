@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -257,11 +258,24 @@ void Monitor::OnInterface(const NicDevice& device) {
         {"is_there", device.info().ifindex != 0}});
 }
 
-Observations::Observations(ControlContext& context, const Client& client)
-    : context_(context), client_(client) {}
+/// A capture whose memory is being made.
+struct Observations::Capturing {
+  uroce_capture request;
+  CaptureMemory memory;
+  absl::Status populated;
+  bool is_abandoned = false;  ///< The client has gone.
+};
+
+Observations::Observations(ControlContext& context, const Client& client, DeferredReply& deferred)
+    : context_(context), client_(client), deferred_(deferred) {}
 
 Observations::~Observations() {
-  if (capture_ != nullptr) --context_.captures;
+  if (capture_ != nullptr) Return(context_, client_.account(), capture_bytes_);
+}
+
+void Observations::Return(ControlContext& context, uint32_t account, uint64_t bytes) {
+  --context.captures;
+  context.nic.user(account).memory.Give(bytes);
 }
 
 absl::Status Observations::Dump(const uroce_dump& request, Fd& reader) {
@@ -282,7 +296,7 @@ absl::Status Observations::Stream(absl::StatusOr<std::unique_ptr<DumpSource>> so
   return absl::OkStatus();
 }
 
-absl::Status Observations::StartCapture(const uroce_capture& request, Reply& reply) {
+absl::Status Observations::StartCapture(const uroce_capture& request) {
   if (!client_.is_privileged()) {
     return absl::PermissionDeniedError(
         "a capture sees all programs: only root and the daemon's "
@@ -294,11 +308,36 @@ absl::Status Observations::StartCapture(const uroce_capture& request, Reply& rep
     return absl::ResourceExhaustedError(
         absl::StrCat("capture: all ", limit, " are under way, see --max-captures"));
   }
-  absl::StatusOr<std::unique_ptr<Capture>> capture = Capture::Start(context_.nic, request, reply);
-  if (!capture.ok()) return capture.status();
-  capture_ = *std::move(capture);
+  absl::StatusOr<CaptureMemory> memory = CaptureMemory::Make(context_.nic, request);
+  if (!memory.ok()) return memory.status();
+  const uint64_t bytes = memory->bytes();
+  const uint32_t account = client_.account();
+  Quota& quota = context_.nic.user(account).memory;
+  if (absl::Status status = quota.Check("capture", bytes); !status.ok()) return status;
+  quota.Take(bytes);
   ++context_.captures;
+  auto capturing = std::make_shared<Capturing>(Capturing{request, *std::move(memory), {}});
+  context_.services.tasks.Start(
+      [capturing] { capturing->populated = capturing->memory.Populate(); },
+      [this, &context = context_, account, bytes, capturing] {
+        if (capturing->is_abandoned) return Return(context, account, bytes);
+        deferred_.Complete([&](Reply& to) { return OnPopulated(*capturing, to); });
+      });
+  deferred_.Defer([capturing] { capturing->is_abandoned = true; });
   return absl::OkStatus();
+}
+
+absl::Status Observations::OnPopulated(Capturing& capturing, Reply& reply) {
+  capture_bytes_ = capturing.memory.bytes();
+  absl::Status status = capturing.populated;
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<Capture>> capture =
+        Capture::Start(context_.nic, capturing.request, std::move(capturing.memory), reply);
+    status = capture.status();
+    if (capture.ok()) capture_ = *std::move(capture);
+  }
+  if (!status.ok()) Return(context_, client_.account(), capture_bytes_);
+  return status;
 }
 
 }  // namespace uroce::nic

@@ -109,7 +109,7 @@ class Monitor {
 /// thread.
 class Observations {
  public:
-  Observations(ControlContext& context, const Client& client);
+  Observations(ControlContext& context, const Client& client, DeferredReply& deferred);
   ~Observations();
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
@@ -119,15 +119,22 @@ class Observations {
   absl::Status Dump(const uroce_dump& request, Fd& reader);
   /// Like Dump, for the newest packets of a queue pair.
   absl::Status History(const uroce_history& request, Fd& reader);
+  /// Defers the reply: a side thread makes the memory, which counts as memory of the client's user.
   /// Errors: PermissionDenied, InvalidArgument (one is running), ResourceExhausted.
-  absl::Status StartCapture(const uroce_capture& request, Reply& reply);
+  absl::Status StartCapture(const uroce_capture& request);
 
  private:
+  struct Capturing;
   absl::Status Stream(absl::StatusOr<std::unique_ptr<DumpSource>> source, Fd& reader);
+  absl::Status OnPopulated(Capturing& capturing, Reply& reply);
+  /// Returns the place and the bytes of a capture.
+  static void Return(ControlContext& context, uint32_t account, uint64_t bytes);
 
   ControlContext& context_;
   const Client& client_;
+  DeferredReply& deferred_;
   std::unique_ptr<Capture> capture_;
+  uint64_t capture_bytes_ = 0;
   std::unique_ptr<DumpStream> dump_;
 };
 

@@ -5,7 +5,9 @@
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <future>
@@ -14,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 
 #include "nic/objects/nic.h"
 #include "nic/objects/numbers.h"
@@ -143,6 +146,36 @@ TEST_F(ControlTurnsTest, UnreadDumpsAreBounded) {
   readers.clear();
   Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_DEVICES, 0});
   EXPECT_LE(daemon_->nic().user(geteuid()).sockets.used, 6u) << "the others are closed";
+}
+
+// The kernel takes 25 ms to make 64 MB of pages.
+TEST_F(ControlTurnsTest, NoTurnMakesThePagesOfACapture) {
+  constexpr uroce_capture kRequest{.ring_bytes = 64 << 20};
+  ControlClient& client = Connect();
+  client.Post(UROCE_CAPTURE, Bytes(kRequest));
+  daemon_->Turn(10);
+  EXPECT_TRUE(client.Receive(MSG_DONTWAIT).hung_up);
+  Answer answer;
+  daemon_->TurnUntil([&] { return !(answer = client.Receive(MSG_DONTWAIT)).hung_up; });
+  EXPECT_EQ(answer.error, 0) << answer.text;
+  EXPECT_EQ(answer.fds.size(), 1u);
+  EXPECT_GE(answer.As<uroce_capture_reply>().ring_bytes, kRequest.ring_bytes);
+}
+
+TEST_F(ControlTurnsTest, TheMemoryOfCapturesIsThatOfTheirUser) {
+  constexpr uroce_capture kRequest{.ring_bytes = 1 << 20};
+  Quota& memory = daemon_->nic().user(geteuid()).memory;
+  const uint64_t limit = std::exchange(memory.limit, 2 * kRequest.ring_bytes);
+  EXPECT_EQ(Call(Connect(), UROCE_CAPTURE, kRequest).error, 0);
+  EXPECT_GE(memory.used, kRequest.ring_bytes);
+  const Answer refused = Call(Connect(), UROCE_CAPTURE, kRequest);
+  EXPECT_EQ(refused.error, ENOMEM) << refused.text;
+  memory.limit = limit;
+  Connect().Post(UROCE_CAPTURE, Bytes(kRequest));  // It has gone before there is a reply.
+  daemon_->Turn(10);
+  clients_.clear();
+  daemon_->TurnUntil([&] { return memory.used == 0; });
+  EXPECT_EQ(Call(Connect(), UROCE_CAPTURE, kRequest).error, 0);
 }
 
 TEST_F(ControlTurnsTest, ASocketOfAnEndedContextCountsWhileItsEventsAreUnread) {
