@@ -32,6 +32,7 @@ using datapath::FailureCause;
 using Side = transport::Failure::Side;
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
+constexpr size_t kPieceBytes = 32 << 10;
 
 std::string FailureText(const transport::Failure& failure) {
   const bool refused = failure.side == Side::kResponder;
@@ -69,12 +70,16 @@ std::string FailureComment(const datapath::FailedQueuePair& failed) {
   return qp;
 }
 
-std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
-                        const uroce_capture_interface& interface, const std::string& comment) {
-  capture::PcapngWriter writer;
-  writer.AddSection("uroced " UROCE_VERSION, SectionComment(comment));
-  writer.AddInterface(interface, 0);
-  for (const datapath::HistoryPacket& packet : packets) {
+HistoryFile::HistoryFile(std::vector<datapath::HistoryPacket> packets,
+                         uroce_capture_interface interface, std::string comment)
+    : packets_(std::move(packets)), comment_(std::move(comment)) {
+  writer_.AddSection("uroced " UROCE_VERSION, SectionComment(comment_));
+  writer_.AddInterface(interface, 0);
+}
+
+bool HistoryFile::Append(std::string& text) {
+  while (next_ < packets_.size() && writer_.bytes().size() < kPieceBytes) {
+    const datapath::HistoryPacket& packet = packets_[next_++];
     std::vector<uint8_t> bytes(packet.bytes.begin(), packet.bytes.begin() + packet.captured_bytes);
     bytes.resize(packet.wire_length_bytes);
     const capture::CapturedFrame frame{.time_ns = packet.time_ns,
@@ -82,9 +87,11 @@ std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
                                        .wire_length_bytes = packet.wire_length_bytes,
                                        .note = packet.note,
                                        .bytes = bytes};
-    writer.AddFrame(frame, &packet == &packets.back() ? comment : std::string());
+    writer_.AddFrame(frame, next_ == packets_.size() ? comment_ : std::string());
   }
-  return {writer.bytes().begin(), writer.bytes().end()};
+  text.append(writer_.bytes().begin(), writer_.bytes().end());
+  writer_.Clear();
+  return next_ < packets_.size();
 }
 
 std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time) {
@@ -103,14 +110,19 @@ constexpr size_t kMaxWaiting = 64;
 constexpr mode_t kOwnerOnly = 0600;  // The file has the first bytes of programs' messages.
 
 /// Returns 0 or an errno.
-int WriteFile(const std::string& path, const std::string& bytes) {
+int WriteFile(const std::string& path, HistoryFile& history) {
   const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly));
   if (!file) return errno;
-  const ssize_t written = write(file.get(), bytes.data(), bytes.size());
-  if (written == static_cast<ssize_t>(bytes.size())) return 0;
-  const int error = written < 0 ? errno : ENOSPC;
-  unlink(path.c_str());
-  return error;
+  for (bool goes_on = true; goes_on;) {
+    std::string piece;
+    goes_on = history.Append(piece);
+    const ssize_t written = write(file.get(), piece.data(), piece.size());
+    if (written == static_cast<ssize_t>(piece.size())) continue;
+    const int error = written < 0 ? errno : ENOSPC;
+    unlink(path.c_str());
+    return error;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -167,7 +179,8 @@ void HistoryRecorder::WriteNext() {
   auto error = std::make_shared<int>(0);
   writing_ = tasks_.Start(
       [failed, error, path, comment, interface = CaptureInterface(device)] {
-        *error = WriteFile(path, HistoryFile(failed->history->InOrder(), interface, comment));
+        HistoryFile file(failed->history->InOrder(), interface, comment);
+        *error = WriteFile(path, file);
       },
       [this, failed, error, path, comment, uid] {
         OnWritten(uid, path, comment, failed->qpn, *error);
@@ -176,21 +189,33 @@ void HistoryRecorder::WriteNext() {
 
 void HistoryRecorder::OnWritten(uid_t uid, const std::string& path, const std::string& comment,
                                 Qpn qpn, int error) {
-  busy_ = false;
-  const bool has_line = log_budget_.Take(uid, Nic::Now());
   if (error != 0) {
     ++counts_.missed;
-    if (has_line) {
+    if (log_budget_.Take(uid, Nic::Now())) {
       LogWarning("{}; its packets are lost: {}: {}", comment, path, std::strerror(error));
     }
-  } else {
+    return GoOn();
+  }
+  files_.Add(uid, {path, qpn});
+  auto old = std::make_shared<std::vector<std::string>>();
+  while (std::optional<File> file = files_.TakeExcess(nic_.config().history_files)) {
+    old->push_back(std::move(file->path));
+  }
+  const auto end = [this, uid, path, comment] {
     ++counts_.written;
-    files_.Add(uid, {path, qpn});
-    if (has_line) LogInfo("{}; its last packets are in {}", comment, path);
-  }
-  while (const std::optional<File> old = files_.TakeExcess(nic_.config().history_files)) {
-    unlink(old->path.c_str());
-  }
+    if (log_budget_.Take(uid, Nic::Now())) LogInfo("{}; its last packets are in {}", comment, path);
+    GoOn();
+  };
+  if (old->empty()) return end();
+  writing_ = tasks_.Start(
+      [old] {
+        for (const std::string& file : *old) unlink(file.c_str());
+      },
+      end);
+}
+
+void HistoryRecorder::GoOn() {
+  busy_ = false;
   WriteNext();
 }
 

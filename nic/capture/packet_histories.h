@@ -12,6 +12,7 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/user_limits.h"
 #include "nic/objects/nic.h"
+#include "pipeline/capture/pcapng_writer.h"
 #include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 
@@ -21,20 +22,32 @@ namespace uroce::nic {
 /// psn 1042, NAK remote access error".
 std::string FailureComment(const datapath::FailedQueuePair& failed);
 
-/// Returns a complete pcapng file of `packets`, seen at `interface`. `comment` is attached to the
+/// A pcapng file of `packets`, seen at `interface`, made in pieces. `comment` is attached to the
 /// section and to the last packet; it may be "". Packets have their whole length, because Wireshark
 /// takes cut ones for malformed: zeros stand for what was not kept, and the section says so.
-std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
-                        const uroce_capture_interface& interface, const std::string& comment);
+class HistoryFile {
+ public:
+  HistoryFile(std::vector<datapath::HistoryPacket> packets, uroce_capture_interface interface,
+              std::string comment);
+
+  /// Appends the next piece: some tens of kilobytes. Returns false after the last one.
+  bool Append(std::string& text);
+
+ private:
+  const std::vector<datapath::HistoryPacket> packets_;
+  const std::string comment_;
+  capture::PcapngWriter writer_;
+  size_t next_ = 0;
+};
 
 /// A name like "uroce0-qp0x000123-20240131T235959.123456789Z.pcapng"; the time is in UTC.
 std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time);
 
 /// Writes a packet history file for each queue pair that enters the error state by itself. Control
-/// thread; background tasks write the files, one at a time. --history-files files of this daemon
-/// are kept; a new one replaces the oldest file of the user that has most, and so with those that
-/// wait to be written. Each user's lines in the log are limited. Without --history-dir the recorder
-/// does nothing.
+/// thread; background tasks write and remove files, one at a time, so that a file system that does
+/// not answer holds up no other thread. --history-files files of this daemon are kept; a new one
+/// replaces the oldest file of the user that has most, and so with those that wait to be written.
+/// Each user's lines in the log are limited. Without --history-dir the recorder does nothing.
 class HistoryRecorder {
  public:
   HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic,
@@ -57,6 +70,7 @@ class HistoryRecorder {
   void WriteNext();
   void OnWritten(uid_t uid, const std::string& path, const std::string& comment, Qpn qpn,
                  int error);
+  void GoOn();
   /// The user of the queue pair's program. Queue pairs that no program has any more are those of
   /// one user, who does not exist.
   uid_t UserOf(Qpn qpn) const;

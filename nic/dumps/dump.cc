@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "nic/capture/capture.h"
@@ -101,6 +102,17 @@ std::unique_ptr<DumpSource> Whole(const Json& json) {
   return std::make_unique<TextSource>(JsonText(json));
 }
 
+class HistorySource : public DumpSource {
+ public:
+  HistorySource(std::vector<datapath::HistoryPacket> packets,
+                const uroce_capture_interface& interface)
+      : file_(std::move(packets), interface, "") {}
+  bool Append(std::string& text) override { return file_.Append(text); }
+
+ private:
+  HistoryFile file_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpContext& context,
@@ -148,7 +160,7 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeHistoryDump(Qpn qpn, const DumpC
     const datapath::PacketHistory* const history = object->queue_pair.history();
     if (history != nullptr) packets = history->InOrder();
   });
-  return std::make_unique<TextSource>(HistoryFile(packets, CaptureInterface(*object->device), ""));
+  return std::make_unique<HistorySource>(std::move(packets), CaptureInterface(*object->device));
 }
 
 }  // namespace uroce::nic

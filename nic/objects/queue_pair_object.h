@@ -76,7 +76,7 @@ struct QueuePairObject {
   peers::Holder capabilities;  ///< With the NIC at the other end of a reliable connection; or null.
   std::set<Gid> groups;        ///< The groups to which it is attached.
   datapath::QueuePair queue_pair;
-  QuotaShare held_bytes{nullptr};  ///< Of its user's own_bytes, for the works that it holds.
+  QuotaShare held_bytes{nullptr};  ///< Of its user's own_bytes, for its works and packets.
 };
 
 /// State of a queue pair that only its worker knows.

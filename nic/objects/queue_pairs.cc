@@ -19,6 +19,7 @@
 #include "nic/objects/queue_pair_object.h"
 #include "nic/objects/resources.h"
 #include "nic/settings/config.h"
+#include "pipeline/datapath/capture/packet_records.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
@@ -48,6 +49,12 @@ void LeaveOutReceives(uroce_create_qp& request) {
 
 // The most that a queue pair's works take: 128 of 512 bytes with what is kept for each.
 constexpr uint64_t kHeldBytes = 80 << 10;
+
+/// The newest packets of a queue pair.
+uint64_t HistoryBytes(const Config& config) {
+  if (config.history_dir.empty()) return 0;
+  return config.history_packets * sizeof(datapath::HistoryPacket);
+}
 
 }  // namespace
 
@@ -99,7 +106,8 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Create(const uroce_create_qp& 
   absl::StatusOr<QueuePairLayout> layout = LayOutQueuePair(cap, core_.limits());
   if (!layout.ok()) return layout.status();
   if (absl::Status status = qps_.CheckRoom(); !status.ok()) return status;
-  if (absl::Status status = core_.user().own_bytes.Check("qp", kHeldBytes); !status.ok()) {
+  const uint64_t most_bytes = kHeldBytes + HistoryBytes(core_.nic().config());
+  if (absl::Status status = core_.user().own_bytes.Check("qp", most_bytes); !status.ok()) {
     return status;
   }
   absl::StatusOr<uint64_t> offset = core_.arena().Take(layout->length_bytes);
@@ -168,7 +176,8 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
       .max_receive_sge = max_receive_sge,
       .max_inline_bytes = layout.granted.max_inline_data,
       .shared = srq == nullptr ? nullptr : &srq->queue};
-  const uint64_t held_bytes = datapath::WorkQueues::HeldBytes(config);
+  const uint64_t held_bytes =
+      datapath::WorkQueues::HeldBytes(config) + HistoryBytes(core_.nic().config());
   std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd->context->device.get(),
                                                               Use(pd),
                                                               Use(send_cq),

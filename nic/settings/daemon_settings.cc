@@ -103,7 +103,7 @@ std::vector<Row> FixedRows() {
         "packets kept of each queue pair, 64 if not given"},
        &Config::history_packets,
        1,
-       1 << 16},
+       1 << 12},  // A worker copies them in one turn.
       {{"history_files", false, Section::kPacketHistory,
         "newest files kept there, 100 if not given"},
        &Config::history_files,

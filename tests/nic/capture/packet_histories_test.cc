@@ -3,12 +3,14 @@
 // those of no other user.
 #include "nic/capture/packet_histories.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -27,11 +29,24 @@
 #include "pipeline/os/fd.h"
 #include "pipeline/os/side_thread.h"
 
+namespace {
+
+std::atomic<pid_t> remover;  // The thread that removed a file last.
+
+}  // namespace
+
+/// In place of libc's.
+extern "C" int unlink(const char* path) noexcept {
+  remover = gettid();
+  return unlinkat(AT_FDCWD, path, 0);
+}
+
 namespace uroce::nic {
 namespace {
 
 constexpr uid_t kUser = 61000, kOther = 61001;
 constexpr uint32_t kFiles = 4;
+constexpr uint32_t kPackets = 4096;
 
 /// The NICs and the log of this process: DPDK starts once.
 class HistoryRecorderTest : public testing::Test {
@@ -44,6 +59,7 @@ class HistoryRecorderTest : public testing::Test {
     config.no_huge = true;
     config.history_dir = directory_;
     config.history_files = kFiles;
+    config.history_packets = kPackets;
     Ports ports = OpenPorts(config).value();
     nic_ = new Nic(config, std::move(ports.devices), ports.seats);
   }
@@ -113,6 +129,39 @@ TEST_F(HistoryRecorderTest, FilesOfAFloodReplaceThoseOfItsUserAlone) {
   EXPECT_NE(file, "");
   EXPECT_EQ(recorder_.FileOf(of_other_), file);
   EXPECT_TRUE(std::filesystem::exists(file));
+}
+
+TEST_F(HistoryRecorderTest, PacketsThatAreKeptAreMemoryOfTheirUser) {
+  constexpr uint64_t kBytes = kPackets * sizeof(datapath::HistoryPacket);
+  const Quota& own_bytes = nic_->user(kUser).own_bytes;
+  EXPECT_GE(own_bytes.used, kBytes);
+  EXPECT_LT(own_bytes.used, 2 * kBytes);
+}
+
+TEST(HistoryFileTest, AnyNumberOfPacketsComesInSmallPieces) {
+  constexpr uint32_t kLength = 4096;
+  const datapath::HistoryPacket packet{.wire_length_bytes = kLength, .captured_bytes = 64};
+  HistoryFile file({kPackets, packet}, {}, "");
+  size_t pieces = 0, total = 0;
+  for (bool goes_on = true; goes_on; ++pieces) {
+    std::string piece;
+    goes_on = file.Append(piece);
+    ASSERT_LE(piece.size(), 64u << 10);
+    total += piece.size();
+  }
+  EXPECT_GT(pieces, kPackets / 16);
+  EXPECT_GT(total, kPackets * kLength);
+}
+
+// A file system that does not answer would hold up the control thread.
+TEST_F(HistoryRecorderTest, OldFilesAreRemovedOnAnotherThread) {
+  remover = 0;
+  for (uint32_t i = 0; i <= kFiles; ++i) {
+    Fail(of_user_);
+    AwaitFiles();
+  }
+  EXPECT_NE(remover, 0);
+  EXPECT_NE(remover, gettid());
 }
 
 TEST_F(HistoryRecorderTest, AFloodThatWaitsForTheDiskLeavesOthersTheirPlaces) {
