@@ -2,7 +2,9 @@
 #include "nic/paths/neighbours.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,8 @@ constexpr Nanos kSettleTime{50'000'000};
 // A neighbour that does not answer is asked again after this time, while queue pairs send to it.
 constexpr Nanos kAskAgain{2'000'000'000};
 constexpr size_t kChecksPerTurn = 32;  // Each takes some 20 us.
+// So passes take a fiftieth of the control thread's time at most.
+constexpr int64_t kPauseForEachPass = 50;
 
 int InterfaceOf(const PathKey& path) { return path.device->InterfaceOf(path.vlan_id); }
 
@@ -30,6 +34,11 @@ std::string Place(const PathKey& path) {
 }
 
 }  // namespace
+
+Neighbours::~Neighbours() {
+  timers_.Cancel(check_timer_);
+  timers_.Cancel(pass_timer_);
+}
 
 void Neighbours::StartHost(const NetDevice& device, FrameChannel& channel, const HostConfig& config,
                            AddressListener listener) {
@@ -41,7 +50,8 @@ void Neighbours::StartHost(const NetDevice& device, FrameChannel& channel, const
   host_listener.on_neighbour = [this, &device](const struct NextHop& hop,
                                                const std::optional<Mac>& mac) {
     if (!mac) return;  // Retransmission decides how long its queue pairs live.
-    move_paths_(paths_.OnNeighbour(&device, hop.vlan_id, hop.address, *mac));
+    news_[{.host = &device, .vlan_id = hop.vlan_id, .address = hop.address}] = {.mac = mac};
+    Pass();
   };
   host = std::make_unique<HostStack>(timers_, channel, device.name(), config,
                                      std::move(host_listener));
@@ -52,6 +62,8 @@ void Neighbours::RemoveDevice(const NetDevice& device) {
   std::erase(devices_, &device);
   hosts_.erase(&device);
   std::erase_if(to_check_, [&](const auto& path) { return path->key.device == &device; });
+  std::erase_if(moved_, [&](const auto& path) { return path.key.device == &device; });
+  std::erase_if(news_, [&](const auto& news) { return news.first.host == &device; });
   std::vector<Id> ended;
   for (const auto& [id, lookup] : lookups_) {
     if (lookup.path.device == &device) ended.push_back(id);
@@ -196,7 +208,9 @@ FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
   if (!CanAsk(path) || OwnerOf(path) != nullptr || path.device->peer_mac()) return nullptr;
   const absl::StatusOr<Gid> hop = NextHop(path);
   if (!hop.ok()) return nullptr;
-  move_paths_(paths_.OnNeighbour(path.device, path.vlan_id, *hop, mac));
+  std::ranges::move(paths_.OnNeighbour(path.device, path.vlan_id, *hop, mac),
+                    std::back_inserter(moved_));
+  Pass();
   Probe(path, *hop);
   HostStack* const host = HostOf(path);
   const NeighbourCache::Use use = host == nullptr ? nullptr : host->Hold({*hop, path.vlan_id});
@@ -204,22 +218,58 @@ FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
 }
 
 void Neighbours::OnNews(const NetlinkNews& news) {
-  for (const NeighbourNews& neighbour : news.neighbours) OnNeighbour(neighbour);
+  for (const NeighbourNews& each : news.neighbours) {
+    news_[{.ifindex = each.ifindex, .address = each.address}] = each;
+  }
+  Pass();
   if (news.routes || news.links) CheckAfter(kSettleTime);
 }
 
-void Neighbours::OnNeighbour(const NeighbourNews& news) {
-  bool in_use = false;
+Neighbours::Neighbourhood Neighbours::NeighbourhoodOf(const FollowedPath& path) const {
+  if (HostOf(path.key) == nullptr) {
+    return {.ifindex = InterfaceOf(path.key), .address = path.next_hop};
+  }
+  return {.host = path.key.device, .vlan_id = path.key.vlan_id, .address = path.next_hop};
+}
+
+// The first news are taken at once: the queue pairs of a host whose MAC changes go on.
+void Neighbours::Pass() {
+  if (news_.empty() && moved_.empty()) return;
+  const Nanos begin = timers_.Now();
+  if (begin < next_pass_) {
+    if (pass_timer_ != 0) return;
+    pass_timer_ = timers_.After(next_pass_ - begin, [this] {
+      pass_timer_ = 0;
+      Pass();
+    });
+    return;
+  }
+  std::ranges::move(TakeNews(), std::back_inserter(moved_));
+  move_paths_(std::exchange(moved_, {}));
+  const Nanos end = timers_.Now();
+  next_pass_ = end + std::max(kBetweenPasses, (end - begin) * kPauseForEachPass);
+}
+
+std::vector<FollowedPath> Neighbours::TakeNews() {
   std::vector<FollowedPath> moved;
+  const std::map<Neighbourhood, NeighbourNews> news = std::exchange(news_, {});
+  if (news.empty()) return moved;
+  std::set<Neighbourhood> used;
   for (const FollowedPaths::Holder& path : paths_.Held()) {
-    if (path->next_hop != news.address || InterfaceOf(path->key) != news.ifindex) continue;
-    in_use = true;
-    if (!news.mac || path->mac == *news.mac) continue;
-    path->mac = *news.mac;
+    const auto its = news.find(NeighbourhoodOf(*path));
+    if (its == news.end()) continue;
+    used.insert(its->first);
+    const std::optional<Mac>& mac = its->second.mac;
+    if (!mac || path->mac == *mac) continue;
+    path->mac = *mac;
     moved.push_back(*path);
   }
-  move_paths_(moved);
-  if (!in_use || !news.needs_probe) return;
+  for (const Neighbourhood& neighbour : used) OnUsedNeighbour(news.at(neighbour));
+  return moved;
+}
+
+void Neighbours::OnUsedNeighbour(const NeighbourNews& news) {
+  if (!news.needs_probe) return;
   if (news.mac) return kernel_.Probe(news.ifindex, news.address);
   CheckAfter(news.deleted ? kSettleTime : kAskAgain);
 }
@@ -239,6 +289,7 @@ void Neighbours::CheckSome() {
     to_check_.pop_back();
   }
   check_at_ = kNever;
+  Pass();
   if (!to_check_.empty()) CheckAfter(Nanos(0));
 }
 
@@ -249,7 +300,9 @@ void Neighbours::Check(FollowedPath& path) {
   path.next_hop = *hop;
   const std::optional<Mac> mac = Neighbour(path.key, *hop);
   if (!mac) return Probe(path.key, *hop);
-  move_paths_(paths_.OnNeighbour(path.key.device, path.key.vlan_id, *hop, *mac));
+  if (path.mac == *mac) return;
+  path.mac = *mac;
+  moved_.push_back(path);
 }
 
 NeighbourLookups::~NeighbourLookups() {

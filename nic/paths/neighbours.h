@@ -45,6 +45,9 @@ class Neighbours {
         kernel_(kernel),
         devices_(std::move(devices)),
         move_paths_(std::move(move_paths)) {}
+  ~Neighbours();
+  Neighbours(const Neighbours&) = delete;
+  Neighbours& operator=(const Neighbours&) = delete;
   /// Devices come and go. With a device end its host stack and the lookups on its paths, by
   /// Cancelled. It is removed before it is destroyed, after it has no interface any more.
   void AddDevice(const NetDevice& device) { devices_.push_back(&device); }
@@ -71,10 +74,21 @@ class Neighbours {
   /// Follows `path`, whose next hop was just resolved, for its queue pairs while the result is
   /// held. Null if the kernel has no influence on the path.
   FollowedPaths::Holder Follow(const PathKey& path, const Mac& mac);
-  /// Takes news from netlink.
+  /// Takes news from netlink. News of neighbours wait for the next pass over all paths.
   void OnNews(const NetlinkNews& news);
+  /// The time between two such passes, at least. Any host of the network can cause as much news as
+  /// it likes, and a pass takes the longer, the more paths and queue pairs there are.
+  static constexpr Nanos kBetweenPasses{20'000'000};
 
  private:
+  /// A neighbour of the kernel, or of the host stack of `host`.
+  struct Neighbourhood {
+    const NetDevice* host = nullptr;
+    int ifindex = 0;
+    uint16_t vlan_id = 0;
+    Gid address;
+    friend auto operator<=>(const Neighbourhood&, const Neighbourhood&) = default;
+  };
   struct Lookup {
     PathKey path;
     Gid next_hop;
@@ -97,7 +111,11 @@ class Neighbours {
   absl::StatusOr<Gid> NextHop(const PathKey& path);
   std::optional<Mac> Neighbour(const PathKey& path, const Gid& hop);
   void Probe(const PathKey& path, const Gid& hop);
-  void OnNeighbour(const NeighbourNews& news);
+  Neighbourhood NeighbourhoodOf(const FollowedPath& path) const;
+  void Pass();
+  /// Takes the news that have come, and returns the paths that they move.
+  std::vector<FollowedPath> TakeNews();
+  void OnUsedNeighbour(const NeighbourNews& news);
   /// Checks the routes and neighbours of all followed paths again, some per turn.
   void CheckAfter(Nanos delay);
   void CheckSome();
@@ -114,6 +132,10 @@ class Neighbours {
   std::vector<FollowedPaths::Holder> to_check_;
   Timers::Id check_timer_ = 0;
   Nanos check_at_ = kNever;
+  std::map<Neighbourhood, NeighbourNews> news_;  ///< The newest of each neighbour.
+  std::vector<FollowedPath> moved_;              ///< Queue pairs do not know yet.
+  Timers::Id pass_timer_ = 0;
+  Nanos next_pass_{0};
 };
 
 // ---- look-ups for programs ----

@@ -205,6 +205,9 @@ BUGS = [
      "[cm.attributes.active] READ depths are swapped"),
 
     # paths, peers, rdma_cm
+    ("news-of-neighbours-have-no-pause", PATHS, "nic/paths/neighbours.cc",
+     "if (begin < next_pass_) {", "if (false) {",
+     "news of neighbours that come often are taken together"),
     ("unlimited-neighbour-lookups-of-a-user", PATHS, "nic/paths/neighbours.cc",
      "is_new && !shares_.Take(user)",
      "is_new && !shares_.Take(user) && false",

@@ -2,6 +2,9 @@
 // Paths in use, while the kernel's neighbours and routes change.
 #include <absl/strings/str_format.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/nic/paths/paths_bed.h"
 
 namespace uroce::nic {
@@ -75,6 +78,7 @@ TEST_F(FollowedNeighboursTest, AGatewaysNewMacMovesAllPathsByIt) {
   ASSERT_EQ(moved_.size(), 1u) << "the last answer counts";
   EXPECT_EQ(first->mac, MacOf(9));
   neighbours_.OnNews(News("10.0.0.254", MacOf(5)));
+  timers_.Run(Neighbours::kBetweenPasses);
   EXPECT_EQ(moved_.size(), 3u);
   EXPECT_EQ(second->mac, MacOf(5));
 }
@@ -90,6 +94,7 @@ TEST_F(FollowedNeighboursTest, AStaleNeighbourIsProbedAtOnce) {
 TEST_F(FollowedNeighboursTest, AnUnusedNeighbourIsLeftAlone) {
   neighbours_.OnNews(Doubt("10.0.0.2", MacOf(2)));
   neighbours_.OnNews(Doubt("10.0.0.2", std::nullopt));
+  timers_.Run(Neighbours::kBetweenPasses);
   EXPECT_TRUE(kernel_.probes.empty());
   EXPECT_EQ(timers_.pending(), 0u);
 }
@@ -134,6 +139,7 @@ TEST_F(FollowedNeighboursTest, ANewRouteLeadsToItsGateway) {
   ASSERT_EQ(moved_.size(), 1u);
   EXPECT_EQ(moved_[0].mac, MacOf(5));
   neighbours_.OnNews(News("10.0.0.254", MacOf(6)));
+  timers_.Run(Neighbours::kBetweenPasses);
   EXPECT_EQ(path->mac, MacOf(6)) << "its next hop is the gateway";
 }
 
@@ -178,6 +184,34 @@ TEST_F(FollowedNeighboursTest, OneLookFollowsAStorm) {
   EXPECT_EQ(timers_.pending(), 1u);
   timers_.Run(kSecond);
   EXPECT_EQ(kernel_.routes_asked, 1);
+}
+
+// Any host of the network can say as often as it likes that its MAC is another one.
+TEST_F(FollowedNeighboursTest, AMacThatChangesAllTheTimeMovesPathsFiftyTimesASecond) {
+  const auto path = Follow("10.0.0.2");
+  for (int i = 0; i < 1000; ++i) {
+    neighbours_.OnNews(News("10.0.0.2", MacOf(static_cast<uint8_t>(3 + i % 7))));
+    timers_.Run(kMilli);
+  }
+  EXPECT_GE(moved_.size(), 10u);
+  EXPECT_LE(moved_.size(), 51u);
+  timers_.Run(Neighbours::kBetweenPasses);
+  EXPECT_EQ(moved_.back().mac, MacOf(3 + 999 % 7)) << "the last one counts";
+  EXPECT_EQ(path->mac, moved_.back().mac);
+}
+
+TEST_F(FollowedNeighboursTest, ALookAtManyPathsMovesThemFiftyTimesASecond) {
+  std::vector<FollowedPaths::Holder> paths;
+  for (int i = 0; i < 100; ++i) {
+    const std::string address = absl::StrFormat("10.9.0.%d", i + 1);
+    paths.push_back(Follow(address.c_str()));
+    Know(address.c_str(), 7);
+  }
+  neighbours_.OnNews({.routes = true});
+  timers_.Run(kSettleTime);
+  EXPECT_EQ(moved_.size(), 32u);
+  timers_.Run(Neighbours::kBetweenPasses);
+  EXPECT_EQ(moved_.size(), 100u);
 }
 
 TEST_F(FollowedNeighboursTest, ManyPathsAreLookedAtSomeAtATime) {
