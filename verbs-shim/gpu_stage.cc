@@ -4,7 +4,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "verbs-shim/daemon_connection.h"
 #include "verbs-shim/gpu_driver.h"
 #include "verbs-shim/memory/system_call.h"
+#include "verbs-shim/served_memory.h"
 #include "verbs-shim/support.h"
 
 namespace uroce::gpu {
@@ -26,7 +26,6 @@ using memory::SystemCall;
 using shim::DaemonConnection;
 
 constexpr uint64_t kSpinNs = 50'000;  // As long as the daemon takes between two requests.
-constexpr timespec kLook{.tv_sec = 5, .tv_nsec = 0};  // How often an idle thread looks for its end.
 
 /// A stage and its thread.
 class Server {
@@ -64,12 +63,10 @@ class Server {
       }
       rings::StoreRelaxed(stage_.program_sleeps, uint32_t{1});
       rings::FullFence();
-      int64_t result = 0;
-      if (rings::LoadAcquire(stage_.requested) == number) {
-        result = SystemCall(SYS_futex, &stage_.requested, FUTEX_WAIT, number, &kLook);
-      }
+      const bool waits = rings::LoadAcquire(stage_.requested) == number;
+      const bool is_late = waits && !shim::AwaitWake(stage_.requested, number);
       rings::StoreRelaxed(stage_.program_sleeps, uint32_t{0});
-      if (result == -ETIMEDOUT && !connection_.is_live()) return false;
+      if (is_late && !connection_.is_live()) return false;
     }
     return true;
   }
@@ -112,58 +109,25 @@ void* RunServer(void* argument) {
   return nullptr;  // The server stays: requests may still be written to its stage.
 }
 
-/// Starts a thread that takes no signal of the program. Returns 0 or an errno.
-int StartThread(Server& server) {
-  sigset_t all;
-  sigset_t former;
-  sigfillset(&all);
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return ENOMEM;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_sigmask(SIG_SETMASK, &all, &former);
-  pthread_t thread;
-  const int error = pthread_create(&thread, &attributes, RunServer, &server);
-  pthread_sigmask(SIG_SETMASK, &former, nullptr);
-  pthread_attr_destroy(&attributes);
-  return error;
-}
-
-/// Has the daemon make a stage, and maps it. Returns 0 or an errno.
-int MapStage(DaemonConnection& connection, uroce_stage** stage) {
-  uroce_request request = {UROCE_CREATE_STAGE, 0};
-  uroce_reply reply;
-  int fd = -1;
-  uint32_t fd_count = 1;
-  const int error =
-      connection.Command(&request, sizeof(request), shim::WholeReply(reply), &fd, &fd_count);
-  if (error != 0) return error;
-  if (fd_count != 1) return EMFILE;
-  void* mapped = MAP_FAILED;
-  if (shim::IsSealedMemory(fd, sizeof(uroce_stage))) {
-    mapped = mmap(nullptr, sizeof(uroce_stage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
-  SystemCall(SYS_close, fd);
-  if (mapped == MAP_FAILED) return EIO;
-  madvise(mapped, sizeof(uroce_stage), MADV_DONTFORK);
-  *stage = static_cast<uroce_stage*>(mapped);
-  return 0;
-}
-
 }  // namespace
 
 int OpenStage(DaemonConnection& connection, uint64_t address) {
   const shim::ErrnoKeeper keeper;
-  uroce_stage* stage = nullptr;
-  int error = MapStage(connection, &stage);
+  shim::ServedMemory served;
+  int error = shim::MapServedMemory(connection, UROCE_CREATE_STAGE, sizeof(uroce_stage), &served);
   if (error != 0) return error;
+  SystemCall(SYS_close, served.fd);
+  auto& stage = *static_cast<uroce_stage*>(served.mapped);
   constexpr size_t kLine = 64;
   void* memory = nullptr;
   error = posix_memalign(&memory, kLine, sizeof(Server));
-  if (error == 0) error = StartThread(*new (memory) Server(connection, *stage, address));
+  if (error == 0) {
+    error = shim::StartServingThread(RunServer, new (memory) Server(connection, stage, address));
+  }
   if (error == 0) return 0;
   shim::Log("no thread for device memory: errno %d", error);
   free(memory);
-  munmap(stage, sizeof(uroce_stage));
+  munmap(served.mapped, served.bytes);
   return error;
 }
 

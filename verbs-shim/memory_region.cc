@@ -16,6 +16,7 @@
 #include "verbs-shim/memory/registry.h"
 #include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/objects.h"
+#include "verbs-shim/own_copies.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
 
@@ -143,6 +144,8 @@ int SendMemoryFd(void* connection, int fd) {
   return Lend(connection, request, fd, reply);
 }
 
+int OpenCopies(void* connection) { return shim::OpenOwnCopies(ConnectionOf(connection)); }
+
 int OpenStage(void* connection, uint64_t address) {
   return gpu::OpenStage(ConnectionOf(connection), address);
 }
@@ -182,6 +185,7 @@ Daemon DaemonOf(DaemonConnection& connection) {
           .register_region = RegisterRegion,
           .deregister_region = DeregisterRegion,
           .send_memory_fd = SendMemoryFd,
+          .open_copies = OpenCopies,
           .open_stage = OpenStage,
           .share_file = ShareFile};
 }

@@ -101,6 +101,7 @@ constexpr Command kCommands[] = {
     Row<&Registrations::DestroySegment>(UROCE_DESTROY_SEGMENT),
     Row<&Registrations::TrimSegment>(UROCE_TRIM_SEGMENT),
     Row<&Regions::CreateStage>(UROCE_CREATE_STAGE),
+    Row<&Regions::CreateCopies>(UROCE_CREATE_COPIES),
     Row<&Registrations::AddSegments>(UROCE_ADD_MR_SEGMENTS),
     Row<&Registrations::Register>(UROCE_REG_MR),
     Row<&Registrations::Deregister>(UROCE_DEREG_MR),

@@ -19,6 +19,7 @@
 #include "nic/objects/xrc.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/copy_lanes.h"
 #include "pipeline/datapath/memory/stage.h"
 #include "pipeline/datapath/worker/worker.h"
 
@@ -191,13 +192,19 @@ Json ContextJson(const Client& client, const Context& context) {
   json["handle"] = context.handle;
   json["users"] = context.users.count();
   json["imported"] = context.origin.has_value();
-  // Of the whole program, as its stage is.
+  // Of the whole program, as its stage and its copy lanes are.
   const datapath::CopyHelper* const helper = client.program()->core().session().copy_helper();
   const datapath::StageCounters* const staged = helper ? helper->stage_counters() : nullptr;
   if (staged != nullptr) {
     json["staged_read_bytes"] = staged->read_bytes.load();
     json["staged_written_bytes"] = staged->written_bytes.load();
     json["staged_refused"] = staged->refused.load();
+  }
+  const datapath::LaneCounters* const own = helper ? helper->lane_counters() : nullptr;
+  if (own != nullptr) {
+    json["own_read_bytes"] = own->read_bytes.load();
+    json["own_written_bytes"] = own->written_bytes.load();
+    json["own_left_to_helper"] = own->left_to_helper.load();
   }
   return json;
 }

@@ -19,6 +19,7 @@
 #include "nic/settings/config.h"
 #include "pipeline/base/observation.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/copy_lanes.h"
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/memory/stage.h"
 #include "pipeline/os/credentials.h"
@@ -366,23 +367,39 @@ absl::Status Duplicate(const Fd& fd, Fd& copy) {
 }  // namespace
 
 // The file is new, so that no lock of it is held. The helper's thread unmaps it.
+absl::StatusOr<GuardedMapping> Regions::MakeOwnFile(const char* name, uint64_t length, Fd& file) {
+  absl::StatusOr<Fd> made = MakeSharedFile(absl::StrCat("uroce-", name).c_str(), length);
+  if (!made.ok()) return made.status();
+  KeepPages(made->get());
+  absl::StatusOr<Mapping> mapping = MapShared(made->get(), length);
+  if (!mapping.ok()) return mapping.status();
+  absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(*std::move(mapping), core_.id());
+  if (!guarded.ok()) return guarded.status();
+  if (absl::Status status = core_.TakeOwnBytes(name, length); !status.ok()) return status;
+  file = *std::move(made);
+  return guarded;
+}
+
 absl::Status Regions::CreateStage(Fd& file) {
   datapath::CopyHelper* const helper = core_.session().copy_helper();
   if (helper == nullptr) return Refuse("a stage needs /proc/self/mem first");
   if (helper->stage_counters() != nullptr) return Duplicate(stage_, file);
-  absl::StatusOr<Fd> made = MakeSharedFile("uroce-stage", sizeof(uroce_stage));
+  absl::StatusOr<GuardedMapping> made = MakeOwnFile("stage", sizeof(uroce_stage), stage_);
   if (!made.ok()) return made.status();
-  KeepPages(made->get());
-  absl::StatusOr<Mapping> mapping = MapShared(made->get(), sizeof(uroce_stage));
-  if (!mapping.ok()) return mapping.status();
-  absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(*std::move(mapping), core_.id());
-  if (!guarded.ok()) return guarded.status();
-  if (absl::Status status = core_.TakeOwnBytes("stage", sizeof(uroce_stage)); !status.ok()) {
-    return status;
-  }
-  helper->SetStage(std::make_unique<datapath::Stage>(*std::move(guarded)));
-  stage_ = *std::move(made);
+  helper->SetStage(std::make_unique<datapath::Stage>(*std::move(made)));
   return Duplicate(stage_, file);
+}
+
+absl::Status Regions::CreateCopies(Fd& file) {
+  datapath::CopyHelper* const helper = core_.session().copy_helper();
+  if (helper == nullptr) return Refuse("copy lanes need /proc/self/mem first");
+  if (helper->lane_counters() != nullptr) return Duplicate(copies_, file);
+  const uint32_t workers = helper->workers();
+  absl::StatusOr<GuardedMapping> made =
+      MakeOwnFile("copies", datapath::CopyLanes::BytesFor(workers), copies_);
+  if (!made.ok()) return made.status();
+  helper->SetLanes(std::make_unique<datapath::CopyLanes>(*std::move(made), workers));
+  return Duplicate(copies_, file);
 }
 
 Regions::Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,

@@ -167,6 +167,8 @@ class Regions : public ProgramPart {
   /// Makes the stage of the program's device memory, if it has none. `file` is for the program,
   /// which asks again if it had no room for the fd. Errors: InvalidArgument, ResourceExhausted.
   absl::Status CreateStage(Fd& file);
+  /// Makes the program's copy lanes in the same way.
+  absl::Status CreateCopies(Fd& file);
   /// Checks a region and finds the memory behind its segments.
   absl::StatusOr<std::unique_ptr<MemoryObject>> Plan(const uroce_reg_mr& request,
                                                      const uroce_mr_segment* segments) const;
@@ -197,6 +199,8 @@ class Regions : public ProgramPart {
   const HandleTable<MemoryObject>& table() const { return mrs_; }
 
  private:
+  /// Makes a file of zeros that the daemon maps, charged to the program as `name`, for `file`.
+  absl::StatusOr<GuardedMapping> MakeOwnFile(const char* name, uint64_t length, Fd& file);
   absl::Status CountParts(uint32_t count, MemoryObject& memory) const;
   static absl::Status CheckRequest(const uroce_reg_mr& request, const uroce_mr_segment* segments);
   absl::StatusOr<datapath::MrSegment> Resolve(const uroce_reg_mr& request,
@@ -216,6 +220,7 @@ class Regions : public ProgramPart {
   HandleTable<MemoryObject> mrs_;
   std::vector<std::unique_ptr<MemoryObject>> hidden_;  ///< By rising copies_begun.
   Fd stage_;
+  Fd copies_;
 };
 
 /// Whether the region's pages are to be populated before it is published. Not for few pages of

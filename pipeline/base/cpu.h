@@ -35,6 +35,13 @@ inline void FullFenceAfterAtomic() {
 #endif
 }
 
+/// Whether other threads see the stores of a thread, and so of the kernel for it, in their order.
+#if defined(__x86_64__)
+inline constexpr bool kStoresStayInOrder = true;
+#else
+inline constexpr bool kStoresStayInOrder = false;
+#endif
+
 /// Tells the processor that this loop waits for another thread.
 inline void Pause() {
 #if defined(__x86_64__)

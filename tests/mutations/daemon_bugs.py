@@ -35,6 +35,7 @@ SHIM_MEMORY = ["tests/verbs-shim/memory/memory_pins_test",
                "tests/verbs-shim/memory/memory_futexes_test",
                "tests/verbs-shim/memory/memory_give_back_test",
                "tests/verbs-shim/memory/memory_write_protection_test",
+               "tests/verbs-shim/memory/memory_own_threads_test",
                "tests/verbs-shim/memory/memory_threads_test",
                "tests/verbs-shim/memory/memory_remap_test"]
 SIMULATIONS = ["tests/tools/sim_model_test"]
@@ -277,6 +278,9 @@ BUGS = [
     ("copies-wait-for-kernels-of-the-program", GPU, "verbs-shim/gpu_driver.cc",
      "create_stream(&stream.stream, kStreamNonBlocking)", "create_stream(&stream.stream, 0)",
      "copies of the shim wait for no kernel of the program"),
+    ("threads-of-the-shim-go-on", SHIM_MEMORY, "verbs-shim/memory/own_threads.cc",
+     "is_paused_ = Change(kFree, kPaused);", "is_paused_ = true;",
+     "no thread of the shim accesses memory while the pages of a program of one thread change"),
     ("fork-window-writable", SHIM_MEMORY, "verbs-shim/memory/write_protection.cc",
      "protection & ~PROT_WRITE);", "protection);",
      "pages that are copied are read-only until the copy has ended"),

@@ -45,6 +45,8 @@ struct Daemon {
   int (*deregister_region)(void* connection, uint32_t handle);
   /// Passes this program's /proc/self/mem; the caller keeps `fd`.
   int (*send_memory_fd)(void* connection, int fd);
+  /// Makes the copy lanes, and serves them.
+  int (*open_copies)(void* connection);
   /// Makes the stage, and serves it. `address` is memory of a device.
   int (*open_stage)(void* connection, uint64_t address);
   /// Lends a file; the caller keeps `file.fd`.

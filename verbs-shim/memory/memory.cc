@@ -129,7 +129,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   if (error != 0) return error;
   // Without knowledge of the threads, any memory might be a stack.
   plan.knows_threads = ListThreads(registry.threads) == 0;
-  if (registry.is_alone()) plan.whole_partial_pages = true;
+  if (registry.IsAlone()) plan.whole_partial_pages = true;
   const ThreadFacts threads{
       .mappings = registry.mappings.span(),
       .threads = registry.threads.span(),
@@ -152,7 +152,7 @@ bool IsPrivate(const RegionPart& part) { return part.vma->kind != VmaKind::kSegm
 /// Whether the private mapping of `part` is kept, to be mapped back. Its move would be visible to
 /// system calls of other threads if these could not be made to wait.
 bool KeepsMapping(const Registry& registry, const RegionPart& part) {
-  return IsPrivate(part) && (registry.support.kernel_mode || registry.is_alone());
+  return IsPrivate(part) && (registry.support.kernel_mode || registry.IsAlone());
 }
 
 /// A duplicate of the fd of a long segment's file with holes; negative: the file is not kept open.
@@ -328,8 +328,12 @@ int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
   const int64_t fd = OpenProcessFile(ProcessFile::kMemory);
   if (fd < 0) return static_cast<int>(-fd);
   const int error = daemon.send_memory_fd(daemon.connection, static_cast<int>(fd));
-  if (error == 0) registry.memory_fd_session = daemon.connection;
-  return error;
+  if (error != 0) return error;
+  registry.memory_fd_session = daemon.connection;
+  // The daemon copies by itself where there is no thread. valgrind would call what the thread has
+  // been given by glibc lost.
+  if (!IsUnderValgrind()) (void)daemon.open_copies(daemon.connection);
+  return 0;
 }
 
 /// The program's thread serves the daemon's requests for device memory from then on.

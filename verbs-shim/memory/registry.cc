@@ -7,6 +7,7 @@
 
 #include "verbs-shim/memory/give_back.h"
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/own_threads.h"
 #include "verbs-shim/memory/pins.h"
 #include "verbs-shim/memory/process_files.h"
 #include "verbs-shim/memory/remap.h"
@@ -48,6 +49,7 @@ bool TryLock() {
 }
 
 void Unlock() {
+  g_own_threads.Resume();
   __atomic_store_n(&owner, pthread_t{0}, __ATOMIC_RELAXED);
   pthread_mutex_unlock(&mutex);
 }
@@ -76,6 +78,7 @@ void InChild() {
   registry.support_session = nullptr;
   registry.memory_fd_session = nullptr;
   registry.stage_session = nullptr;
+  g_own_threads.Forget();
   owner = 0;
   is_forking = false;
   mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -106,11 +109,16 @@ void Registry::ClearFacts() {
   parts.Clear();
 }
 
+bool Registry::IsAlone() const {
+  const size_t own = g_own_threads.count();
+  return threads.size() == 1 || (threads.size() == own + 1 && g_own_threads.Pause());
+}
+
 OtherThreads Registry::OthersForRemap(AddressRange pages) {
   futexes.Clear();
-  if (!is_alone()) (void)FindFutexes(threads.span(), pages, futexes);
+  if (!IsAlone()) (void)FindFutexes(threads.span(), pages, futexes);
   const bool is_signal = support.origin == FaultSupport::Origin::kSignal;
-  return {.support = is_signal && is_alone() ? nullptr : &support, .futexes = futexes.span()};
+  return {.support = is_signal && IsAlone() ? nullptr : &support, .futexes = futexes.span()};
 }
 
 OtherThreads Registry::OthersForReturn(AddressRange pages) {
@@ -120,7 +128,7 @@ OtherThreads Registry::OthersForReturn(AddressRange pages) {
 }
 
 uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {
-  if (support.origin != FaultSupport::Origin::kSignal || is_alone()) return UROCE_WHY_NONE;
+  if (support.origin != FaultSupport::Origin::kSignal || IsAlone()) return UROCE_WHY_NONE;
   if (writers == Writers::kUnknown) {
     writers = CanAllWait(threads.span(), stack_pointers) ? Writers::kCanWait : Writers::kCannotWait;
   }
@@ -210,7 +218,7 @@ const FaultSupport* Registry::SupportForReturns() const {
 /// the memory then stays a segment's, unless there is no other thread.
 bool Registry::CanWait() {
   if (SupportForReturns() != nullptr) return true;
-  return ListThreads(threads) == 0 && is_alone();
+  return ListThreads(threads) == 0 && IsAlone();
 }
 
 bool Registry::CanGiveBack() { return !MustStay() && CanWait(); }

@@ -102,8 +102,9 @@ struct Registry {
   void Prepare(const Daemon& daemon, MrPolicy (*default_policy)(), bool (*takes_userfaultfd)());
 
   void ClearFacts();
-  /// Whether this is the only thread, as far as the last ListThreads() knows.
-  bool is_alone() const { return threads.size() == 1; }
+  /// Whether this is the only thread, as far as the last ListThreads() knows. Threads of this
+  /// library pause then until the registry is free.
+  bool IsAlone() const;
   /// For a remap of `pages`, after ListThreads().
   OtherThreads OthersForRemap(AddressRange pages);
   /// Why writers to `pages` could not be made to wait; NONE if they can. May look at all threads.
@@ -111,8 +112,7 @@ struct Registry {
 
   /// Whether RemapPages() sees which private pages are pinned.
   bool SeesPins() const {
-    return support.moves_pages && (support.kernel_mode || is_alone()) &&
-           policy != MrPolicy::kMapped;
+    return support.moves_pages && (support.kernel_mode || IsAlone()) && policy != MrPolicy::kMapped;
   }
   /// Whether pages of the program may be pinned, as far as its open files tell: none is replaced by
   /// another then, unless RemapPages() sees that it is free.

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/datapath/memory/copy_lanes.h"
 #include "pipeline/datapath/memory/stage.h"
 #include "pipeline/shm/rings/shared_word.h"
 
@@ -31,6 +32,8 @@ namespace {
 constexpr int kPollsBeforeYield = 16;
 constexpr std::chrono::microseconds kSpinBeforeSleep{20};
 constexpr std::chrono::seconds kStopLimit{1};
+// Below, a worker that may access the memory itself is faster than a thread that has to be woken.
+constexpr uint32_t kLeastForProgram = 16 << 10;
 
 std::atomic<uint32_t> live_helpers{0};  // Counts a helper until its last user has released it.
 
@@ -194,8 +197,16 @@ struct CopyHelper::Shared {
     }
     if (memory.fd >= 0) close(memory.fd);
     delete stage.load(std::memory_order_relaxed);
+    DropLanes();
     close(own_fd);
     live_helpers.fetch_sub(1, std::memory_order_release);
+  }
+
+  void DropLanes() {
+    CopyLanes* const its = lanes_of_program.exchange(nullptr, std::memory_order_acq_rel);
+    if (its == nullptr) return;
+    its->TakeAll([](CopyJob* job) { delete job; });
+    delete its;
   }
 
   ProgramMemory memory;
@@ -204,6 +215,7 @@ struct CopyHelper::Shared {
   CopyJobQueue orphaned;  // Used by the helper: jobs whose process has ended.
   std::vector<Lane> lanes;
   std::atomic<Stage*> stage{nullptr};
+  std::atomic<CopyLanes*> lanes_of_program{nullptr};
   std::mutex launch_mutex;
   std::atomic<bool> launched{false};
   std::atomic<bool> stop{false};
@@ -270,6 +282,22 @@ void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   job->worker = worker;
   ++shared_->lanes[worker].in_flight;
   shared_->submitted.fetch_add(1, std::memory_order_release);
+  CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
+  if (lanes != nullptr) {
+    const auto now = std::chrono::steady_clock::now();
+    const uint32_t least = shared_->memory.by_workers ? kLeastForProgram : 0;
+    if (lanes->Takes(worker, *job, least, now)) return lanes->Post(worker, job, now);
+  }
+  GiveToThread(job);
+}
+
+bool CopyHelper::IsForProgram(uint32_t worker, uint32_t bytes) const {
+  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
+  return lanes != nullptr && bytes >= kLeastForProgram &&
+         lanes->HasRoom(worker, std::chrono::steady_clock::now());
+}
+
+void CopyHelper::GiveToThread(CopyJob* job) {
   shared_->to_helper.Post(job);
   Launch();
   rings::FullFence();
@@ -277,11 +305,28 @@ void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
 }
 
 CopyJob* CopyHelper::PollDone(uint32_t worker) {
-  if (!Launch()) return nullptr;
   Shared::Lane& lane = shared_->lanes[worker];
+  CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
+  while (lanes != nullptr && lanes->in_flight(worker) != 0) {
+    const CopyLanes::Taken taken = lanes->Take(worker, std::chrono::steady_clock::now());
+    if (taken.job == nullptr) break;
+    if (taken.is_for_helper) {
+      GiveToThread(taken.job);
+      continue;
+    }
+    shared_->finished.fetch_add(1, std::memory_order_release);
+    --lane.in_flight;
+    return taken.job;
+  }
+  if (lane.in_flight == in_lane(worker) || !Launch()) return nullptr;
   CopyJob* const job = lane.done.Take();
   if (job != nullptr) --lane.in_flight;
   return job;
+}
+
+uint32_t CopyHelper::in_lane(uint32_t worker) const {
+  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
+  return lanes != nullptr ? lanes->in_flight(worker) : 0;
 }
 
 uint32_t CopyHelper::in_flight(uint32_t worker) const { return shared_->lanes[worker].in_flight; }
@@ -290,7 +335,8 @@ bool CopyHelper::AnnounceSleep(uint32_t worker) {
   Shared::Lane& lane = shared_->lanes[worker];
   lane.sleeps.store(true, std::memory_order_relaxed);
   rings::FullFence();
-  return lane.done.empty();
+  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
+  return lane.done.empty() && (lanes == nullptr || !lanes->HasDone(worker));
 }
 
 void CopyHelper::AnnounceAwake(uint32_t worker) {
@@ -310,6 +356,17 @@ bool CopyHelper::is_by_workers() const { return shared_->memory.by_workers; }
 void CopyHelper::SetStage(std::unique_ptr<Stage> stage) {
   shared_->stage.store(stage.release(), std::memory_order_release);
 }
+
+void CopyHelper::SetLanes(std::unique_ptr<CopyLanes> lanes) {
+  shared_->lanes_of_program.store(lanes.release(), std::memory_order_release);
+}
+
+const LaneCounters* CopyHelper::lane_counters() const {
+  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
+  return lanes != nullptr ? &lanes->counters() : nullptr;
+}
+
+uint32_t CopyHelper::workers() const { return static_cast<uint32_t>(shared_->lanes.size()); }
 
 const StageCounters* CopyHelper::stage_counters() const {
   const Stage* const stage = shared_->stage.load(std::memory_order_acquire);
@@ -356,9 +413,10 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
     shared->helper_sleeps.store(false, std::memory_order_relaxed);
     empty_polls = 0;
   }
-  // Both may block, and no other thread waits for this one.
+  // All may block, and no other thread waits for this one.
   close(std::exchange(shared->memory.fd, -1));
   delete shared->stage.exchange(nullptr, std::memory_order_acq_rel);
+  shared->DropLanes();
 }
 
 namespace {

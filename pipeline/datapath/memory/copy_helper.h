@@ -23,8 +23,10 @@ struct rte_mbuf;
 
 namespace uroce::datapath {
 
+class CopyLanes;
 class QueuePair;
 class Stage;
+struct LaneCounters;
 struct StageCounters;
 
 /// Contiguous bytes of a program's address space, and as many bytes of the daemon.
@@ -45,6 +47,7 @@ struct CopyJob {
   enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
   static constexpr uint32_t kMaxPieces = 80;
   static constexpr uint32_t kMaxBatched = 63;
+  static constexpr uint32_t kMaxBatchedBytes = 60 << 10;
 
   /// The part of a job for a later packet: the helper's work is short, but the wait for it long.
   struct Batched {
@@ -149,11 +152,18 @@ class CopyHelper {
   /// it, since workers may not access the memory, since accesses take long (AccessRest), since the
   /// process has ended, or since an atomic would not exclude those of other threads.
   [[nodiscard]] bool DoNow(uint32_t worker, CopyJob& job);
+  /// Whether the program itself would make a copy of so many bytes now: Submit is the faster way
+  /// then.
+  bool IsForProgram(uint32_t worker, uint32_t bytes) const;
+  /// Has the program's thread make the copy, where its lane takes it, or the helper.
   void Submit(uint32_t worker, CopyJob* job);
   /// Returns a finished job of this worker, or null. The caller deletes a job whose owner is null.
   CopyJob* PollDone(uint32_t worker);
   /// The number of jobs of this worker that PollDone has not returned.
   uint32_t in_flight(uint32_t worker) const;
+  /// Of these: the number of those that the program has to make. The worker looks after them within
+  /// CopyLanes::kPatience.
+  uint32_t in_lane(uint32_t worker) const;
   /// Called before the worker sleeps. False: a job is done, so the worker must not sleep.
   [[nodiscard]] bool AnnounceSleep(uint32_t worker);
   void AnnounceAwake(uint32_t worker);
@@ -167,6 +177,12 @@ class CopyHelper {
   bool is_by_workers() const;
   /// Gives the helper the stage of the program, once, before the first staged piece is submitted.
   void SetStage(std::unique_ptr<Stage> stage);
+  /// Gives the helper the lanes of the program, once, before the first copy.
+  void SetLanes(std::unique_ptr<CopyLanes> lanes);
+  /// Those of the program's lanes; null before SetLanes.
+  const LaneCounters* lane_counters() const;
+  /// The number of the daemon's workers.
+  uint32_t workers() const;
   /// Those of the program's stage; null before SetStage.
   const StageCounters* stage_counters() const;
 
@@ -175,6 +191,7 @@ class CopyHelper {
   static void Run(const std::shared_ptr<Shared>& shared);
   /// Starts the thread, once. False: the system refuses it; the jobs wait. Any thread.
   bool Launch();
+  void GiveToThread(CopyJob* job);
 
   std::shared_ptr<Shared> shared_;
 };

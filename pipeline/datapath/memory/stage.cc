@@ -57,58 +57,68 @@ ssize_t Stage::Move(const CopyJob& job, uint32_t first, const Waiter& waiter) {
   return moved < 0 && has_others ? MovePieces(job, first, job.own_pieces, waiter) : moved;
 }
 
-ssize_t Stage::MovePieces(const CopyJob& job, uint32_t first, uint32_t end, const Waiter& waiter) {
+void PieceWriter::Add(const CopyJob& job, uint32_t first, uint32_t end) {
   const bool writes = job.kind == CopyJob::Kind::kWrite;
-  Request request{.kind = writes ? UROCE_STAGE_WRITE : UROCE_STAGE_READ};
   for (uint32_t i = first; i < end; ++i) {
     const CopyPiece& piece = job.pieces[i];
     const bool ends_message = writes && job.ends_message && i + 1 == job.piece_count;
     const uint32_t last = ends_message ? BytesOfLastWord(piece) : 0;
     const uint32_t body = piece.length_bytes - last;
-    Add(request, piece.app_addr, writes ? piece.bytes : nullptr, body, /*joins=*/true);
-    Add(request, piece.app_addr + body, piece.bytes + body, last, /*joins=*/false);
+    Add(piece.app_addr, writes ? piece.bytes : nullptr, body, /*joins=*/true);
+    Add(piece.app_addr + body, piece.bytes + body, last, /*joins=*/false);
   }
-  const ssize_t moved = Execute(request, waiter);
-  const uint8_t* from = shared().data;
-  for (uint32_t i = first; i < end && moved > 0 && !writes; ++i) {
-    rings::CopyOnce(job.pieces[i].bytes, from, job.pieces[i].length_bytes);
-    from += job.pieces[i].length_bytes;
+}
+
+void PieceWriter::AddWord(uint64_t addr, const uint8_t* from) {
+  Add(addr, from, sizeof(uint64_t), /*joins=*/false);
+}
+
+void PieceWriter::Add(uint64_t addr, const uint8_t* from, uint32_t length, bool joins) {
+  if (length == 0) return;
+  if (from != nullptr) std::memcpy(data_ + bytes_, from, length);
+  joins = joins && piece_count_ != 0 && addr == next_addr_;
+  if (!joins) {
+    pieces_[piece_count_++] = {.addr = addr, .offset = bytes_, .length = 0};
+    piece_bytes_ = 0;
   }
+  piece_bytes_ += length;
+  pieces_[piece_count_ - 1].length = piece_bytes_;
+  next_addr_ = addr + length;
+  bytes_ += length;
+}
+
+void TakeRead(const CopyJob& job, uint32_t first, uint32_t end, const uint8_t* data) {
+  for (uint32_t i = first; i < end; ++i) {
+    rings::CopyOnce(job.pieces[i].bytes, data, job.pieces[i].length_bytes);
+    data += job.pieces[i].length_bytes;
+  }
+}
+
+ssize_t Stage::MovePieces(const CopyJob& job, uint32_t first, uint32_t end, const Waiter& waiter) {
+  const bool writes = job.kind == CopyJob::Kind::kWrite;
+  PieceWriter pieces(shared().pieces, shared().data);
+  pieces.Add(job, first, end);
+  const ssize_t moved = Execute(writes ? UROCE_STAGE_WRITE : UROCE_STAGE_READ, pieces, waiter);
+  if (moved > 0 && !writes) TakeRead(job, first, end, shared().data);
   return moved;
 }
 
 ssize_t Stage::MoveWord(uroce_stage_kind kind, uint64_t addr, uint64_t& word,
                         const Waiter& waiter) {
-  Request request{.kind = kind};
+  PieceWriter pieces(shared().pieces, shared().data);
   const auto* const from = reinterpret_cast<const uint8_t*>(&word);
-  Add(request, addr, kind == UROCE_STAGE_WRITE ? from : nullptr, sizeof(word), /*joins=*/false);
-  const ssize_t moved = Execute(request, waiter);
+  pieces.AddWord(addr, kind == UROCE_STAGE_WRITE ? from : nullptr);
+  const ssize_t moved = Execute(kind, pieces, waiter);
   if (moved > 0 && kind == UROCE_STAGE_READ) {
     rings::CopyOnce(&word, shared().data, sizeof(word));
   }
   return moved;
 }
 
-void Stage::Add(Request& request, uint64_t addr, const uint8_t* from, uint32_t length,
-                bool joins) const {
-  if (length == 0) return;
+ssize_t Stage::Execute(uroce_stage_kind kind, const PieceWriter& pieces, const Waiter& waiter) {
   uroce_stage& stage = shared();
-  if (from != nullptr) std::memcpy(stage.data + request.bytes, from, length);
-  joins = joins && request.piece_count != 0 && addr == request.next_addr;
-  if (!joins) {
-    stage.pieces[request.piece_count++] = {.addr = addr, .offset = request.bytes, .length = 0};
-    request.piece_bytes = 0;
-  }
-  request.piece_bytes += length;
-  stage.pieces[request.piece_count - 1].length = request.piece_bytes;
-  request.next_addr = addr + length;
-  request.bytes += length;
-}
-
-ssize_t Stage::Execute(const Request& request, const Waiter& waiter) {
-  uroce_stage& stage = shared();
-  stage.kind = request.kind;
-  stage.piece_count = request.piece_count;
+  stage.kind = kind;
+  stage.piece_count = pieces.piece_count();
   rings::StoreRelease(stage.requested, ++number_);
   rings::FullFence();
   if (rings::LoadRelaxed(stage.program_sleeps) != 0) Wake(stage.requested);
@@ -119,9 +129,9 @@ ssize_t Stage::Execute(const Request& request, const Waiter& waiter) {
     return -1;
   }
   std::atomic<uint64_t>& bytes =
-      request.kind == UROCE_STAGE_WRITE ? counters_.written_bytes : counters_.read_bytes;
-  bytes.fetch_add(request.bytes, std::memory_order_relaxed);
-  return request.bytes;
+      kind == UROCE_STAGE_WRITE ? counters_.written_bytes : counters_.read_bytes;
+  bytes.fetch_add(pieces.bytes(), std::memory_order_relaxed);
+  return pieces.bytes();
 }
 
 bool Stage::Await(const Waiter& waiter) const {

@@ -24,6 +24,38 @@ struct StageCounters {
   std::atomic<uint64_t> refused{0};        ///< Of these: answered with an error.
 };
 
+/// Writes pieces of a copy job as those of a request to the program, one behind the other. The
+/// caller sees to the room.
+class PieceWriter {
+ public:
+  /// `pieces` and `data` are memory that the program writes to as well: never read.
+  PieceWriter(uroce_stage_piece* pieces, uint8_t* data) : pieces_(pieces), data_(data) {}
+
+  /// Adds the pieces [first, end) of `job`, and the bytes of a kWrite. Of a write that ends a
+  /// message, the last aligned eight bytes are a separate piece, since programs poll on them.
+  void Add(const CopyJob& job, uint32_t first, uint32_t end);
+  /// Adds eight bytes at `addr`; `from` is null for a request that reads.
+  void AddWord(uint64_t addr, const uint8_t* from);
+
+  uint32_t piece_count() const { return piece_count_; }
+  uint32_t bytes() const { return bytes_; }
+
+ private:
+  /// Adds `length` bytes at `addr`; joins them to the piece before where they continue it.
+  void Add(uint64_t addr, const uint8_t* from, uint32_t length, bool joins);
+
+  uroce_stage_piece* pieces_;
+  uint8_t* data_;
+  uint32_t piece_count_ = 0;
+  uint32_t bytes_ = 0;
+  uint32_t piece_bytes_ = 0;  // Of the newest piece.
+  uint64_t next_addr_ = 0;    // Behind it.
+};
+
+/// Copies the bytes of the pieces [first, end) of a kRead from `data`, where they follow each
+/// other.
+void TakeRead(const CopyJob& job, uint32_t first, uint32_t end, const uint8_t* data);
+
 /// Makes the requests of one program's stage. A request may wait as long as the program likes. One
 /// thread, but for `counters`.
 class Stage {
@@ -49,21 +81,10 @@ class Stage {
   ssize_t MoveWord(uroce_stage_kind kind, uint64_t addr, uint64_t& word, const Waiter& waiter);
 
  private:
-  /// A request that is being filled in. The daemon's own, since programs write to the stage.
-  struct Request {
-    uroce_stage_kind kind = UROCE_STAGE_READ;
-    uint32_t piece_count = 0;
-    uint32_t bytes = 0;
-    uint32_t piece_bytes = 0;  ///< Of the newest piece.
-    uint64_t next_addr = 0;    ///< Behind it.
-  };
-
   uroce_stage& shared() const { return *reinterpret_cast<uroce_stage*>(memory_.data()); }
   ssize_t MovePieces(const CopyJob& job, uint32_t first, uint32_t end, const Waiter& waiter);
-  /// Adds `length` bytes at `addr`; joins them to the piece before where they continue it.
-  void Add(Request& request, uint64_t addr, const uint8_t* from, uint32_t length, bool joins) const;
-  /// Has the program execute the request.
-  ssize_t Execute(const Request& request, const Waiter& waiter);
+  /// Has the program execute the request whose pieces were written.
+  ssize_t Execute(uroce_stage_kind kind, const PieceWriter& pieces, const Waiter& waiter);
   /// False: the waiter has given up.
   [[nodiscard]] bool Await(const Waiter& waiter) const;
 

@@ -17,6 +17,10 @@ using wire::OpcodeInfo;
 
 // The most waiting packets that are looked at for one copy job.
 constexpr uint32_t kMaxLooks = 64;
+// How many packets of so many bytes may follow a packet in its copy job.
+uint32_t MostBatched(uint32_t length_bytes) {
+  return std::min(CopyJob::kMaxBatched, CopyJob::kMaxBatchedBytes / std::max(length_bytes, 1u));
+}
 // The traits that distinguish kinds of messages.
 constexpr uint16_t kKindTraits =
     OpcodeInfo::kSend | OpcodeInfo::kWrite | OpcodeInfo::kRead | OpcodeInfo::kResponse;
@@ -32,7 +36,7 @@ MessagePlace Behind(MessagePlace place, uint32_t length_bytes) {
 
 /// Adds the whole of a packet's payload to `job`, or nothing.
 bool TakeWhole(const KeyTable& keys, PieceWalker walker, uint8_t* bytes, rte_mbuf* frame,
-               CopyJob& job, bool for_worker = false) {
+               CopyJob& job, bool for_worker) {
   const uint32_t before = job.piece_count;
   TakeCopied(keys, walker, bytes, job, for_worker);
   if (!walker.at_end()) {
@@ -73,7 +77,7 @@ BatchedPlacements& PlacedFor(WaitingWork& waiting, Effect::Kind kind) {
 
 }  // namespace
 
-void CopyBatches::BatchPlacements(QueuePair& qp) {
+void CopyBatches::BatchPlacements(QueuePair& qp, bool for_worker) {
   WaitingWork& waiting = qp.waiting();
   CopyJob& job = *waiting.job;
   const Effect& effect = waiting.effect;
@@ -86,25 +90,26 @@ void CopyBatches::BatchPlacements(QueuePair& qp) {
   // A FIRST or MIDDLE packet is followed by more of its message.
   for (rte_mbuf* frame = waiting.oldest;
        frame != nullptr && info->Has(OpcodeInfo::kFullPayload) && ++looks <= kMaxLooks &&
-       job.batched_count < CopyJob::kMaxBatched;
+       job.batched_count < MostBatched(LengthOf(effect));
        frame = frame->next) {
     wire::Packet packet;
     wire::FrameView view;
-    if (!DecodeAgain(*frame, packet, view)) return;
+    if (!DecodeAgain(*frame, packet, view)) break;
     const OpcodeInfo& its = wire::InfoOf(packet.header.opcode);
     if ((its.traits & kKindTraits) != kind || packet.header.psn != psn) continue;
     const auto length = static_cast<uint32_t>(packet.payload.size());
     uroce_sge entry;
     if (its.Has(OpcodeInfo::kFirst) || length == 0 ||
         !TakeWhole(keys_, WalkEffect(qp, effect.kind, place, length, entry),
-                   const_cast<uint8_t*>(packet.payload.data()), frame, job)) {
-      return;
+                   const_cast<uint8_t*>(packet.payload.data()), frame, job, for_worker)) {
+      break;
     }
     rte_mbuf_refcnt_update(frame, 1);
     info = &its;
     psn = psn + 1;
     place = Behind(place, length);
   }
+  job.ends_message = !info->Has(OpcodeInfo::kFullPayload);
 }
 
 bool CopyBatches::TakePlaced(QueuePair& qp, const Effect& effect, wire::Psn psn) {
@@ -124,7 +129,8 @@ void CopyBatches::PrefetchPayload(QueuePair& qp, const TxPacket& packet, bool fo
   MessagePlace place = Behind(PlaceOf(packet), packet.payload_bytes());
   uint32_t left = packet.following_bytes;
   const bool has_room = waiting_frames_.HasRoom(qp.program().frames);
-  while (left != 0 && job.batched_count < CopyJob::kMaxBatched && has_room) {
+  const uint32_t most = MostBatched(packet.payload_bytes());
+  while (left != 0 && job.batched_count < most && has_room) {
     rte_mbuf* const frame = stash_.Take(qp.port().counters());
     if (frame == nullptr) return;
     const uint32_t length = std::min(left, packet.payload_bytes());
@@ -218,6 +224,7 @@ MoveResult CopyEngine::GatherNow(QueuePair& qp, const TxPacket& packet, Transfer
   for (;;) {
     const MoveResult result = MoveMapped(CopyJob::Kind::kRead, transfer);
     if (result != MoveResult::kCopied) return result;
+    if (IsForProgram(qp, packet.payload_bytes() + packet.following_bytes)) return result;
     PieceWalker walker = transfer.walker;
     uint8_t* bytes = transfer.bytes;
     FillForWorker(job, CopyJob::Kind::kRead, walker, bytes);
@@ -279,6 +286,12 @@ void CopyEngine::FillAtomic(CopyJob& job, const Effect& effect, const Piece& pie
 
 void CopyEngine::SubmitEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
                               const Transfer& transfer, rte_mbuf* frame) {
+  WaitForEffect(qp, effect, packet, transfer, frame);
+  Submit(qp, CopyJob::Kind::kWrite);
+}
+
+void CopyEngine::WaitForEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
+                               const Transfer& transfer, rte_mbuf* frame) {
   qp.set_wait(WaitKind::kEffect);
   WaitingWork& waiting = qp.waiting();
   waiting.transfer.Continue(transfer);
@@ -286,7 +299,29 @@ void CopyEngine::SubmitEffect(QueuePair& qp, const Effect& effect, const wire::P
   waiting.effect_opcode = packet.header.opcode;
   waiting.effect_psn = packet.header.psn;
   waiting.job->frame = frame;
-  Submit(qp, CopyJob::Kind::kWrite);
+}
+
+bool CopyEngine::PostponeEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
+                                const Transfer& transfer, rte_mbuf* frame) {
+  PieceWalker walker = transfer.walker;
+  uint8_t* bytes = transfer.bytes;
+  FillForWorker(*qp.waiting().job, CopyJob::Kind::kWrite, walker, bytes);
+  if (!walker.at_end()) return false;
+  WaitForEffect(qp, effect, packet, transfer, frame);
+  qp.waiting().transfer.walker = walker;
+  qp.waiting().transfer.bytes = bytes;
+  due_.Post(Begin(qp, qp.program()));
+  return true;
+}
+
+bool CopyEngine::DoDue(QueuePair& qp) {
+  batches_.BatchPlacements(qp, /*for_worker=*/true);
+  CopyJob& job = *qp.waiting().job;
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < job.piece_count; ++i) bytes += job.pieces[i].length_bytes;
+  if (!IsForProgram(qp, bytes) && DoNow(qp, job)) return true;
+  GiveToHelper(qp);
+  return false;
 }
 
 void CopyEngine::SubmitAtomic(QueuePair& qp, const Effect& effect, const Piece& piece) {
@@ -314,10 +349,20 @@ void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
   WaitingWork& waiting = qp.waiting();
   waiting.job->kind = kind;
   if (kind == CopyJob::Kind::kRead || kind == CopyJob::Kind::kWrite) TakePieces(qp);
+  GiveToHelper(qp);
+}
+
+CopyJob* CopyEngine::Begin(QueuePair& qp, WorkerSession& program) {
+  WaitingWork& waiting = qp.waiting();
   CopyJob* const job = waiting.job.release();
   waiting.in_flight = job;
   job->owner = &qp;
   StopSending(qp);
+  job->frames_held.Begin(program.frames, OwnFrames(*job));
+  return job;
+}
+
+void CopyEngine::GiveToHelper(QueuePair& qp) {
   Session* const session = qp.receive_source().memory_session();
   if (session->rest() != nullptr) session->rest()->EndIfOver(context_.time.now());
   WorkerSession* program = &qp.program();
@@ -326,21 +371,21 @@ void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
     // A program that has copies under way must be polled.
     context_.sessions.NoteWork(*program, context_.time.now());
   }
-  job->frames_held.Begin(program->frames, OwnFrames(*job));
-  session->copy_helper()->Submit(context_.worker, job);
+  session->copy_helper()->Submit(context_.worker, Begin(qp, *program));
 }
 
 void CopyEngine::TakePieces(QueuePair& qp) {
   WaitingWork& waiting = qp.waiting();
   CopyJob& job = *waiting.job;
   job.piece_count = 0;
+  job.ends_message = true;
   TakeCopied(context_.keys, waiting.transfer.walker, waiting.transfer.bytes, job);
   job.own_pieces = job.piece_count;
   if (!waiting.transfer.walker.at_end()) return;
   if (job.kind == CopyJob::Kind::kRead) {
     batches_.PrefetchPayload(qp, waiting.packet, /*for_worker=*/false);
   } else {
-    batches_.BatchPlacements(qp);
+    batches_.BatchPlacements(qp, /*for_worker=*/false);
   }
 }
 

@@ -32,8 +32,9 @@ class CopyBatches {
   CopyBatches(const KeyTable& keys, const WaitingFrames& waiting_frames, FrameStash& stash)
       : keys_(keys), waiting_frames_(waiting_frames), stash_(stash) {}
 
-  /// Adds the payload of waiting packets to the copy job of the packet before them.
-  void BatchPlacements(QueuePair& qp);
+  /// Adds the payload of waiting packets to the copy job of the packet before them. `for_worker`:
+  /// see TakeCopied.
+  void BatchPlacements(QueuePair& qp, bool for_worker);
   /// Adds the payload that the message sends behind `packet` to the copy job of that packet.
   /// `for_worker`: see TakeCopied.
   void PrefetchPayload(QueuePair& qp, const transport::TxPacket& packet, bool for_worker);
@@ -66,7 +67,7 @@ struct CopyContext {
   StallWatch& stalls;
 };
 
-/// Accesses copied memory: at once, where workers may (CopyHelper::DoNow), else by jobs of the
+/// Accesses copied memory: in this turn, where workers may (CopyHelper::DoNow), else by jobs of the
 /// session's copy helper. A queue pair with a job waits: its transport is not called and its
 /// packets are kept, while all other queue pairs go on. One thread.
 class CopyEngine {
@@ -93,6 +94,12 @@ class CopyEngine {
   /// `frame` holds the payload and belongs to the job; null where the payload is in the job.
   void SubmitEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                     const Transfer& transfer, rte_mbuf* frame);
+  /// Does the same for a packet that is followed by more of its message: FinishDue does or submits
+  /// the job, with the packets that have come until then, since a copy for many packets costs
+  /// little more than one for a single packet. False: the memory may wait; SubmitEffect is for it.
+  [[nodiscard]] bool PostponeEffect(QueuePair& qp, const transport::Effect& effect,
+                                    const wire::Packet& packet, const Transfer& transfer,
+                                    rte_mbuf* frame);
   /// Submits a job for an atomic on `piece`.
   void SubmitAtomic(QueuePair& qp, const transport::Effect& effect, const Piece& piece);
   /// Submits a job for the payload of `packet`. `frame` holds its headers and belongs to the job.
@@ -132,6 +139,20 @@ class CopyEngine {
     return any;
   }
 
+  /// Does what PostponeEffect has postponed, and calls `on_end` as TakeFinished does. Called before
+  /// the turn ends: a key that is taken back has no use by this worker then.
+  template <typename OnEnd>
+  bool FinishDue(OnEnd&& on_end) {
+    bool any = false;
+    while (CopyJob* const job = due_.Take()) {
+      any = true;
+      MoveResult result = MoveResult::kDone;
+      QueuePair* const qp = TakeBack(job);
+      if (qp != nullptr && DoDue(*qp) && HasEnded(*qp, result)) on_end(*qp, result);
+    }
+    return any;
+  }
+
   /// Forgets the job of `qp` that is under way, and what jobs have done for its later packets.
   static void Abandon(QueuePair& qp);
 
@@ -143,12 +164,25 @@ class CopyEngine {
   bool DoNow(const QueuePair& qp, CopyJob& job) const {
     return qp.receive_source().memory_session()->copy_helper()->DoNow(context_.worker, job);
   }
+  bool IsForProgram(const QueuePair& qp, uint32_t bytes) const {
+    const CopyHelper& helper = *qp.receive_source().memory_session()->copy_helper();
+    return helper.IsForProgram(context_.worker, bytes);
+  }
   /// Makes `job` one for the copied pieces that come next, as far as workers may access them.
   /// `bytes` advances with `walker`.
   void FillForWorker(CopyJob& job, CopyJob::Kind kind, PieceWalker& walker, uint8_t*& bytes) const;
   /// Moves bytes of mapped memory, as Gather or Place does.
   MoveResult MoveMapped(CopyJob::Kind kind, Transfer& transfer);
   void Submit(QueuePair& qp, CopyJob::Kind kind);
+  /// Gives the job of `qp` to the helper.
+  void GiveToHelper(QueuePair& qp);
+  /// The job of `qp`, which is under way from now on and counts among the frames of `program`.
+  static CopyJob* Begin(QueuePair& qp, WorkerSession& program);
+  /// Has `qp` wait for the effect of `packet`.
+  static void WaitForEffect(QueuePair& qp, const transport::Effect& effect,
+                            const wire::Packet& packet, const Transfer& transfer, rte_mbuf* frame);
+  /// Does the job of `qp`, which was due. False: the helper does it.
+  bool DoDue(QueuePair& qp);
   /// Puts the copied pieces that come next into the job of `qp`.
   void TakePieces(QueuePair& qp);
   bool HasReserve() const;
@@ -159,6 +193,7 @@ class CopyEngine {
 
   const CopyContext context_;
   CopyBatches batches_;
+  CopyJobQueue due_;  ///< Empty at the end of a turn.
 };
 
 }  // namespace uroce::datapath

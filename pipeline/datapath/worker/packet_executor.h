@@ -112,6 +112,11 @@ class Resumption {
     return context_.copies.TakeFinished(
         [this](QueuePair& qp, MoveResult result) { FinishCopy(qp, result); });
   }
+  /// Called before the turn ends, and before frames that refer to other memory are received.
+  bool FinishDueCopies() {
+    return context_.copies.FinishDue(
+        [this](QueuePair& qp, MoveResult result) { FinishCopy(qp, result); });
+  }
   bool EndKeyWaits() {
     return context_.key_changes.TakeEnded([this](QueuePair& qp) { GoOn(qp); });
   }

@@ -276,6 +276,10 @@ void Receiver::ReceiveReferred(uint32_t count) {
   }
   if (referred_ == 0) [[likely]]
     return;
+  SettleReferred();
+}
+
+void Receiver::SettleReferred() {
   for (const auto& port : context_.ports) port->SettlePending();
   referred_ = 0;
 }

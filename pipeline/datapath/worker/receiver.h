@@ -197,6 +197,9 @@ class Receiver {
   bool Receive();
   /// Takes all of `count` frames that this worker has sent in this turn by reference.
   void ReceiveReferred(uint32_t count);
+  /// Copies the payload of frames that were sent in this turn by reference and not received, into
+  /// them.
+  void SettleReferred();
   /// Takes the frames that other workers have received for this one. Called after Receive.
   bool TakeFromOtherWorkers();
   /// Whether frames may wait that the last of these calls have left.

@@ -117,6 +117,13 @@ bool SessionList::AnnounceSleep() {
   return quiet;
 }
 
+bool SessionList::AwaitsPrograms() const {
+  return std::ranges::any_of(polled_, [this](const WorkerSession* session) {
+    const CopyHelper* const helper = session->session->copy_helper();
+    return helper != nullptr && helper->in_lane(worker_) != 0;
+  });
+}
+
 void SessionList::AnnounceAwake() {
   for (const WorkerSession* session : polled_) {
     rings::AnnounceAwake(*session->doorbells);

@@ -182,6 +182,8 @@ class SessionList {
 
   /// Called before the worker sleeps. False: a doorbell or finished copy waits: it must not sleep.
   [[nodiscard]] bool AnnounceSleep();
+  /// Whether a program has to make copies: a worker that sleeps looks after them in time.
+  bool AwaitsPrograms() const;
   void AnnounceAwake();
 
  private:

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pipeline/datapath/memory/copy_lanes.h"
 #include "pipeline/datapath/queue/grace_periods.h"
 #include "pipeline/datapath/queue/work_queues.h"
 #include "pipeline/shm/rings/shared_word.h"
@@ -54,6 +55,8 @@ namespace {
 
 // The interval of looks at taken-back keys that a worker may still be using.
 constexpr Nanos kKeyWaitInterval{50'000};
+// The interval of looks at copies that programs have to make.
+constexpr Nanos kLaneInterval{std::chrono::nanoseconds(CopyLanes::kPatience).count()};
 
 void PinTo(int core) {
   if (core < 0) return;
@@ -226,6 +229,7 @@ bool Worker::Impl::Turn(Nanos now) {
   busy |= ready.TakeDoorbells();
   busy |= resumption.TakePostponed();
   busy |= resumption.ReleaseHeld();
+  busy |= resumption.FinishDueCopies();
   busy |= states.FailOverflowed();
   busy |= ExpireTimers();
   // Programs see completions before this worker spends time on sending.
@@ -233,6 +237,9 @@ bool Worker::Impl::Turn(Nanos now) {
   const bool has_sent = transmitter.Transmit();
   if (const uint32_t referred = transmitter.TakeReferred(); referred != 0) {
     receiver.ReceiveReferred(referred);
+    resumption.FinishDueCopies();
+    // What was sent meanwhile is received in the next turn.
+    if (transmitter.TakeReferred() != 0) receiver.SettleReferred();
   }
   if (has_sent) {
     busy = true;
@@ -299,6 +306,7 @@ Nanos Worker::Impl::SleepLimit() const {
   Nanos wake_at = std::min(timers.NextDeadline(), completions.retries().next());
   if (!key_changes.empty()) wake_at = std::min(wake_at, now + kKeyWaitInterval);
   if (!held.empty()) wake_at = std::min(wake_at, now + idle.PollInterval(now));
+  if (sessions.AwaitsPrograms()) wake_at = std::min(wake_at, now + kLaneInterval);
   for (const auto& port : objects.ports()) {
     wake_at = std::min(wake_at, port->NextDeadline());
     if (port->needs_polling()) wake_at = std::min(wake_at, now + idle.PollInterval(now));

@@ -59,6 +59,7 @@ enum uroce_command {
   UROCE_ADD_MR_SEGMENTS,
   UROCE_TRIM_SEGMENT,
   UROCE_CREATE_STAGE,
+  UROCE_CREATE_COPIES,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_HISTORY = 102,
@@ -231,6 +232,11 @@ struct uroce_trim_segment {
 /* CREATE_STAGE: the program's stage (uroce_stage.h), needed before the first REG_MR with a staged
  * segment. A program has one: a second command gives another fd of it. No body, and no reply but
  * the fd: a sealed memfd that holds a uroce_stage. Needs UROCE_LEND_MEMORY first. */
+
+/* CREATE_COPIES: the program's copy lanes (uroce_copies.h). A program has one file of them: a
+ * second command gives another fd of it. No body, and no reply but the fd: a sealed memfd that
+ * holds a uroce_copies, and behind it lanes of the first workers: as many as the file has room for.
+ * The daemon uses them from the reply on. Needs UROCE_LEND_MEMORY first. */
 
 /* REG_MR: the region [addr, addr + length) as a list of segments, in rising order of address,
  * without gaps. A region may have UROCE_MAX_MR_PARTS segments. When it has more than

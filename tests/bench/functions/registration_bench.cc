@@ -30,6 +30,7 @@ Daemon MakeDaemon() {
                                 uroce_reg_mr_reply&) { return 0; },
           .deregister_region = [](void*, uint32_t) { return 0; },
           .send_memory_fd = [](void*, int) { return 0; },
+          .open_copies = [](void*) { return EOPNOTSUPP; },
           .share_file = [](void*, const SharedFile&, SharedGrant&) { return EOPNOTSUPP; }};
 }
 

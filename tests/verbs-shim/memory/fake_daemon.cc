@@ -55,6 +55,7 @@ Daemon FakeDaemon::calls() {
                 Of(connection).memory_fd_ = dup(fd);
                 return 0;
               },
+          .open_copies = [](void*) { return EOPNOTSUPP; },
           .share_file = [](void* connection, const SharedFile& file,
                            SharedGrant& grant) { return Of(connection).ShareFile(file, grant); }};
 }

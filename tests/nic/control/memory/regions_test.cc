@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "pipeline/os/credentials.h"
+#include "pipeline/shm/abi/uroce_copies.h"
 #include "pipeline/shm/abi/uroce_stage.h"
 #include "tests/nic/control/memory/lending.h"
 #include "tests/nic/control/test_program.h"
@@ -314,6 +315,25 @@ TEST(ControlTest, AProgramHasOneStageOfAFixedSize) {
   ASSERT_EQ(again.error, 0) << again.text;
   ASSERT_EQ(again.fds.size(), 1u);
   EXPECT_EQ(InodeOf(again.fds[0]), InodeOf(stage.fds[0]));
+}
+
+TEST(ControlTest, AProgramHasOneFileOfCopyLanesThatNoProgramCanWriteToOrShorten) {
+  EXPECT_EQ(TestProgram().client.Call(UROCE_CREATE_COPIES).error, EINVAL) << "no memory is lent";
+  MakerWithCopies maker;
+  EXPECT_FALSE(Dump(UROCE_DUMP_CTX)["ctxs"][0].contains("own_read_bytes"));
+  const Answer lanes = maker.client.Call(UROCE_CREATE_COPIES);
+  ASSERT_EQ(lanes.error, 0) << lanes.text;
+  ASSERT_EQ(lanes.fds.size(), 1u);
+  const int file = lanes.fds[0].get();
+  constexpr auto kBytes = static_cast<off_t>(sizeof(uroce_copies) + sizeof(uroce_copy_lane));
+  EXPECT_EQ(lseek(file, 0, SEEK_END), kBytes) << "a lane for the one worker";
+  EXPECT_NE(ftruncate(file, 0), 0);
+  EXPECT_NE(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+  const Answer again = maker.client.Call(UROCE_CREATE_COPIES);
+  ASSERT_EQ(again.error, 0) << again.text;
+  ASSERT_EQ(again.fds.size(), 1u);
+  EXPECT_EQ(InodeOf(again.fds[0]), InodeOf(lanes.fds[0]));
+  EXPECT_EQ(Dump(UROCE_DUMP_CTX)["ctxs"][0]["own_read_bytes"], 0);
 }
 
 TEST(ControlTest, StagedMemoryIsOfOneProgramAlone) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/memory/copy_lanes.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstddef>
+
+#include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/stage.h"
+#include "pipeline/shm/rings/shared_word.h"
+
+namespace uroce::datapath {
+namespace {
+
+static_assert(sizeof(uroce_copies) % 4096 == 0);
+static_assert(sizeof(uroce_copy_lane) % 4096 == 0);
+static_assert(offsetof(uroce_copy_lane, data) % 4096 == 0);
+static_assert(CopyJob::kMaxPieces + 1 <= UROCE_COPY_PIECES);
+
+uint32_t BytesOf(const CopyJob& job) {
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < job.piece_count; ++i) {
+    if (job.pieces[i].is_staged) return 0;
+    bytes += job.pieces[i].length_bytes;
+  }
+  return bytes;
+}
+
+uint32_t PhaseOf(uint32_t state) { return state & UROCE_COPY_PHASE_MASK; }
+
+bool Exchange(uint32_t& state, uint32_t from, uint32_t to) {
+  return __atomic_compare_exchange_n(&state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+}  // namespace
+
+CopyLanes::CopyLanes(GuardedMapping memory, uint32_t workers)
+    : memory_(std::move(memory)), lanes_(std::min(workers, UROCE_COPY_LANES)) {}
+
+uroce_copy_lane& CopyLanes::shared(uint32_t worker) const {
+  return reinterpret_cast<uroce_copy_lane*>(memory_.data() + sizeof(uroce_copies))[worker];
+}
+
+uint32_t CopyLanes::FreeSlot(uint32_t worker) const {
+  const Lane& lane = lanes_[worker];
+  for (uint32_t slot = 0; slot < UROCE_COPY_SLOTS; ++slot) {
+    if (lane.jobs[slot] != nullptr) continue;
+    const uint32_t phase = PhaseOf(rings::LoadAcquire(shared(worker).places[slot].state));
+    if (phase == UROCE_COPY_FREE || phase == UROCE_COPY_DONE) return slot;
+  }
+  return UROCE_COPY_SLOTS;
+}
+
+bool CopyLanes::Takes(uint32_t worker, const CopyJob& job, uint32_t least_bytes, Time now) const {
+  if (job.kind != CopyJob::Kind::kRead && job.kind != CopyJob::Kind::kWrite) return false;
+  const uint32_t bytes = BytesOf(job);
+  return bytes != 0 && bytes >= least_bytes && bytes <= UROCE_COPY_MOST_BYTES &&
+         HasRoom(worker, now);
+}
+
+void CopyLanes::Post(uint32_t worker, CopyJob* job, Time now) {
+  Lane& lane = lanes_[worker];
+  const uint32_t slot = FreeSlot(worker);
+  lane.jobs[slot] = job;
+  lane.posted_at[slot] = now;
+  ++lane.in_flight;
+  uroce_copy_lane& its = shared(worker);
+  uroce_copy_request& request = its.requests[slot];
+  PieceWriter pieces(request.pieces, its.data[slot]);
+  pieces.Add(*job, 0, job->piece_count);
+  request.kind = job->kind == CopyJob::Kind::kWrite ? UROCE_STAGE_WRITE : UROCE_STAGE_READ;
+  request.piece_count = pieces.piece_count();
+  lane.numbers[slot] += UROCE_COPY_PHASE_MASK + 1;
+  rings::StoreRelease(its.places[slot].state, lane.numbers[slot] | UROCE_COPY_POSTED);
+  rings::FullFence();
+  if (rings::LoadRelaxed(shared().program_sleeps) == 0) return;
+  __atomic_fetch_add(&shared().wakes, 1, __ATOMIC_RELEASE);
+  syscall(SYS_futex, &shared().wakes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// A program may store any state, and may never end what it has claimed. Its own queue pairs wait
+// then for a write; the helper can make a read meanwhile, since that changes nothing of the
+// program.
+CopyLanes::End CopyLanes::EndOf(uint32_t worker, uint32_t slot, Time now) {
+  Lane& lane = lanes_[worker];
+  uroce_copy_place& place = shared(worker).places[slot];
+  const uint32_t state = rings::LoadAcquire(place.state);
+  const bool is_late = now - lane.posted_at[slot] >= kPatience;
+  if ((state & ~UROCE_COPY_PHASE_MASK) == lane.numbers[slot]) {
+    switch (PhaseOf(state)) {
+      case UROCE_COPY_DONE:
+        return rings::LoadRelaxed(place.error) == 0 ? End::kDone : End::kForHelper;
+      case UROCE_COPY_CLAIMED:
+        if (!is_late || lane.jobs[slot]->kind == CopyJob::Kind::kWrite) return End::kNotYet;
+        lane.rests_until = now + kRest;
+        return End::kForHelper;
+      case UROCE_COPY_POSTED:
+        if (!is_late) return End::kNotYet;
+        break;
+      default:
+        break;
+    }
+  }
+  if (!Exchange(place.state, state, UROCE_COPY_FREE)) return End::kNotYet;
+  lane.rests_until = now + kRest;
+  return End::kForHelper;
+}
+
+CopyLanes::Taken CopyLanes::Take(uint32_t worker, Time now) {
+  Lane& lane = lanes_[worker];
+  for (uint32_t slot = 0; slot < UROCE_COPY_SLOTS; ++slot) {
+    CopyJob* const job = lane.jobs[slot];
+    const End end = job != nullptr ? EndOf(worker, slot, now) : End::kNotYet;
+    if (end == End::kNotYet) continue;
+    const bool is_done = end == End::kDone;
+    if (is_done && job->kind == CopyJob::Kind::kRead) {
+      TakeRead(*job, 0, job->piece_count, shared(worker).data[slot]);
+    }
+    lane.jobs[slot] = nullptr;
+    --lane.in_flight;
+    NoteEnd(*job, !is_done);
+    job->succeeded = is_done;
+    job->moved_pieces = is_done ? job->piece_count : 0;
+    return {job, !is_done};
+  }
+  return {};
+}
+
+void CopyLanes::NoteEnd(const CopyJob& job, bool is_for_helper) {
+  std::atomic<uint64_t>& bytes =
+      job.kind == CopyJob::Kind::kWrite ? counters_.written_bytes : counters_.read_bytes;
+  if (is_for_helper) {
+    counters_.left_to_helper.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    bytes.fetch_add(BytesOf(job), std::memory_order_relaxed);
+  }
+}
+
+bool CopyLanes::HasDone(uint32_t worker) const {
+  if (in_flight(worker) == 0) return false;
+  const Lane& lane = lanes_[worker];
+  for (uint32_t slot = 0; slot < UROCE_COPY_SLOTS; ++slot) {
+    if (lane.jobs[slot] != nullptr && rings::LoadAcquire(shared(worker).places[slot].state) ==
+                                          (lane.numbers[slot] | UROCE_COPY_DONE)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace uroce::datapath
