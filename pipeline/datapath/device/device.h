@@ -334,6 +334,11 @@ class DevicePort {
   bool host_has_frames() const {
     return serves_host_ && device_.host_link != nullptr && !device_.host_link->outbound().empty();
   }
+  /// Called at the end of a burst: wakes the device's own stack, where it has one and this worker
+  /// serves it, if it sleeps and the burst had a frame for it.
+  void WakeHost() {
+    if (serves_host_ && device_.host_link != nullptr) device_.host_link->Flush();
+  }
 
   /// Whether the thread that answers the device's GSI datagrams wants to send, likewise.
   bool gsi_has_frames() const {

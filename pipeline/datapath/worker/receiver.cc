@@ -260,7 +260,7 @@ bool Receiver::ReceiveFrom(DevicePort& port) {
     if (!OnFrame(port, frame)) frames[done++] = frame;
   }
   rte_pktmbuf_free_bulk(frames.data(), done);
-  if (port.device().host_link != nullptr) port.device().host_link->Flush();
+  port.WakeHost();
   return true;
 }
 
@@ -297,7 +297,7 @@ bool Receiver::TakeFromOtherWorkers() {
     rte_mbuf* const frame = frames[i];
     DevicePort* const port = context_.ports.At(CrossWorkerLink::PositionOf(*frame));
     if (port == nullptr || !OnFrame(*port, frame)) frames[done++] = frame;
-    if (port != nullptr && port->device().host_link != nullptr) port->device().host_link->Flush();
+    if (port != nullptr) port->WakeHost();
   }
   rte_pktmbuf_free_bulk(frames.data(), done);
   // Wakes the owners of frames that came in here for other workers and were given to them above.

@@ -4,6 +4,7 @@
 #include "pipeline/datapath/worker/worker.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <map>
 #include <tuple>
@@ -213,6 +214,27 @@ TEST(HostWorkerTest, FramesForTheStackComeToTheWorkerThatServesIt) {
   EXPECT_EQ(link.counters().sent, 0u) << "it is not the first worker's";
   its.bed.workers->at(1).RunOnce(its.bed.now);
   EXPECT_EQ(link.counters().sent, 1u);
+  its.bed.devices[1]->host_link = nullptr;
+}
+
+TEST(HostWorkerTest, OnlyTheWorkerThatServesTheStackWakesIt) {
+  WorkersBed its;
+  HostLink link(HostLink::Takes::kEverything, 64);
+  its.bed.devices[1]->host_link = &link;
+  Endpoint& a = its.Add(0, 0);
+  Endpoint& b = its.Add(1, 0);  // Its frames come in at worker 1.
+  its.bed.Connect(a, b);
+  its.Write(a, 64);
+  its.bed.workers->at(0).RunOnce(its.bed.now);
+  its.bed.workers->at(1).RunOnce(its.bed.now);
+  // Worker 1 is in the middle of a burst when worker 0 has frames of the same device.
+  ASSERT_TRUE(link.Hand(std::vector<uint8_t>(60, 0x11)));
+  its.bed.workers->at(0).RunOnce(its.bed.now);
+  EXPECT_EQ(its.CountersOf(0).taken_over, 1u);
+  pollfd wake{.fd = link.wait_fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&wake, 1, 0), 0);
+  link.Flush();
+  EXPECT_EQ(poll(&wake, 1, 0), 1);
   its.bed.devices[1]->host_link = nullptr;
 }
 
