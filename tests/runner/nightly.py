@@ -58,6 +58,12 @@ def run_soak(results, _options):
     run_script(results, "soak", "--minutes", SOAK_MINUTES)
 
 
+def run_races(results, _options):
+    """A daemon under ThreadSanitizer, whose threads lose their CPU at random points: ten minutes to
+    build. What it finds is a race, which few other tests lose."""
+    run_script(results, "races/run")
+
+
 def run_mutations(results, _options):
     """Some of the planted bugs, other ones each day, must be found. It builds the tests once more,
     and again for each bug; what it finds is a test that has become blind."""
@@ -66,5 +72,5 @@ def run_mutations(results, _options):
 
 STEPS = {"build": builds.build_release, "benches": builds.build_benches,
          "interop": run_interop, "asan": run_asan, "tidy": run_tidy, "fuzz": run_fuzz,
-         "mutations": run_mutations,
+         "mutations": run_mutations, "races": run_races,
          "soak": run_soak}

@@ -28,15 +28,18 @@ KINDS = [
 
 
 class Pair:
-    """Both ends of a pair, one on each host. End with `kill`."""
+    """Both ends of a pair, one on each host. End with `kill`. `by` starts a program as another
+    user."""
 
-    def __init__(self, lab, *flags, settings=None, seed=1):
+    def __init__(self, lab, *flags, settings=None, seed=1, by=()):
         self._lab = lab
         self.exchange = tempfile.mkdtemp(prefix="uroce-e2e-")
+        if by:
+            os.chmod(self.exchange, 0o777)
         variables = [f"{key}={value}" for key, value in (settings or {}).items()]
 
         def program(role):
-            return ["env", *variables, ENDURE, "--role", role, "--exchange", self.exchange,
+            return [*by, "env", *variables, ENDURE, "--role", role, "--exchange", self.exchange,
                     "--device-a", lab.a.device, "--device-b", lab.b.device,
                     "--gid-a", lab.a.gid_index(), "--gid-b", lab.b.gid_index(),
                     "--seed", seed, "--deadline", int(60 * PATIENCE), "--timeout", ACK_TIMEOUT,
