@@ -135,12 +135,13 @@ class Server {
     int error = Read(request, copy);
     if (error == 0 && !files_.AreThere()) error = EBADF;
     uint32_t done = state - UROCE_COPY_POSTED + UROCE_COPY_DONE;
-    if (error == 0 && copy.writes) AddState(copy, data, place, done);
-    // Nothing but the system call comes behind this: see uroce_copies.h on stopped threads.
+    // As little as possible lies between this and the system call: see uroce_copies.h on stopped
+    // threads. The slot is the thread's only from here on.
     if (!__atomic_compare_exchange_n(&place.state, &state, state + 1, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED)) {
       return false;
     }
+    if (error == 0 && copy.writes) AddState(copy, data, place, done);
     if (error == 0) error = Execute(copy, data);
     if (error != 0 || !cpu::kStoresStayInOrder || !copy.writes) {
       place.error = error;

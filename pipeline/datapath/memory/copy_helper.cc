@@ -134,6 +134,12 @@ void DeleteAll(CopyJobQueue& jobs) {
 
 }  // namespace
 
+uint32_t CopyJob::bytes() const {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < piece_count; ++i) sum += pieces[i].length_bytes;
+  return sum;
+}
+
 // A frame may still be linked in its queue pair's list, so only this segment is freed.
 void CopyJob::DropBatched() {
   for (uint32_t i = 0; i < batched_count; ++i) rte_pktmbuf_free_seg(batched[i].frame);

@@ -76,6 +76,8 @@ struct CopyJob {
   uint32_t worker = 0;                   ///< The worker that the job belongs to; set by Submit.
   CopyJob* next = nullptr;
 
+  /// The bytes of all pieces.
+  uint32_t bytes() const;
   /// Releases the references to the frames of `batched`.
   void DropBatched();
   ~CopyJob();

@@ -20,13 +20,9 @@ static_assert(sizeof(uroce_copy_lane) % 4096 == 0);
 static_assert(offsetof(uroce_copy_lane, data) % 4096 == 0);
 static_assert(CopyJob::kMaxPieces + 1 <= UROCE_COPY_PIECES);
 
-uint32_t BytesOf(const CopyJob& job) {
-  uint32_t bytes = 0;
-  for (uint32_t i = 0; i < job.piece_count; ++i) {
-    if (job.pieces[i].is_staged) return 0;
-    bytes += job.pieces[i].length_bytes;
-  }
-  return bytes;
+bool HasStaged(const CopyJob& job) {
+  const auto end = job.pieces.begin() + job.piece_count;
+  return std::any_of(job.pieces.begin(), end, [](const CopyPiece& each) { return each.is_staged; });
 }
 
 uint32_t PhaseOf(uint32_t state) { return state & UROCE_COPY_PHASE_MASK; }
@@ -56,8 +52,8 @@ uint32_t CopyLanes::FreeSlot(uint32_t worker) const {
 
 bool CopyLanes::Takes(uint32_t worker, const CopyJob& job, uint32_t least_bytes, Time now) const {
   if (job.kind != CopyJob::Kind::kRead && job.kind != CopyJob::Kind::kWrite) return false;
-  const uint32_t bytes = BytesOf(job);
-  return bytes != 0 && bytes >= least_bytes && bytes <= UROCE_COPY_MOST_BYTES &&
+  const uint32_t bytes = job.bytes();
+  return !HasStaged(job) && bytes != 0 && bytes >= least_bytes && bytes <= UROCE_COPY_MOST_BYTES &&
          HasRoom(worker, now);
 }
 
@@ -135,7 +131,7 @@ void CopyLanes::NoteEnd(const CopyJob& job, bool is_for_helper) {
   if (is_for_helper) {
     counters_.left_to_helper.fetch_add(1, std::memory_order_relaxed);
   } else {
-    bytes.fetch_add(BytesOf(job), std::memory_order_relaxed);
+    bytes.fetch_add(job.bytes(), std::memory_order_relaxed);
   }
 }
 

@@ -224,11 +224,15 @@ MoveResult CopyEngine::GatherNow(QueuePair& qp, const TxPacket& packet, Transfer
   for (;;) {
     const MoveResult result = MoveMapped(CopyJob::Kind::kRead, transfer);
     if (result != MoveResult::kCopied) return result;
-    if (IsForProgram(qp, packet.payload_bytes() + packet.following_bytes)) return result;
     PieceWalker walker = transfer.walker;
     uint8_t* bytes = transfer.bytes;
     FillForWorker(job, CopyJob::Kind::kRead, walker, bytes);
     if (job.piece_count == 0) return MoveResult::kCopied;
+    // Where a packet is mapped in part, so may be the rest of its message.
+    const bool is_whole = walker.at_end() && job.bytes() == packet.payload_bytes();
+    if (is_whole && IsForProgram(qp, packet.payload_bytes() + packet.following_bytes)) {
+      return MoveResult::kCopied;
+    }
     if (walker.at_end()) batches_.PrefetchPayload(qp, packet, /*for_worker=*/true);
     if (!DoNow(qp, job)) {
       job.DropBatched();
@@ -317,9 +321,7 @@ bool CopyEngine::PostponeEffect(QueuePair& qp, const Effect& effect, const wire:
 bool CopyEngine::DoDue(QueuePair& qp) {
   batches_.BatchPlacements(qp, /*for_worker=*/true);
   CopyJob& job = *qp.waiting().job;
-  uint32_t bytes = 0;
-  for (uint32_t i = 0; i < job.piece_count; ++i) bytes += job.pieces[i].length_bytes;
-  if (!IsForProgram(qp, bytes) && DoNow(qp, job)) return true;
+  if (!IsForProgram(qp, job.bytes()) && DoNow(qp, job)) return true;
   GiveToHelper(qp);
   return false;
 }

@@ -13,6 +13,7 @@
 
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/copy_lanes.h"
 #include "pipeline/datapath/memory/stage.h"
 #include "pipeline/datapath/queue/payload.h"
 #include "tests/datapath/testbed.h"
@@ -523,6 +524,41 @@ TEST_F(WorkerAccessTest, MappedAndCopiedPiecesMixInOnePacket) {
   EXPECT_EQ(Complete(*a).status, 0);
   EXPECT_EQ(memcmp(target_.data() + 3, source_.data(), 1000), 0);
   EXPECT_EQ(bed_.session->copies_begun(), 0u);
+}
+
+/// The program has copy lanes, and does not serve them.
+class WorkerLanesTest : public WorkerAccessTest {
+ protected:
+  WorkerLanesTest() {
+    const uint64_t length = CopyLanes::BytesFor(1);
+    const Fd file = *MakeSharedFile("copies", length);
+    bed_.session->copy_helper()->SetLanes(std::make_unique<CopyLanes>(
+        *GuardedMapping::Make(*MapShared(file.get(), length), MappingGuard::kNoOwner), 1));
+  }
+};
+
+TEST_F(WorkerLanesTest, LargeCopiesAreLeftToTheProgramAndThenToTheHelper) {
+  auto [a, b] = bed_.AddPair();
+  MoveBothWays(*a);
+  EXPECT_GT(bed_.session->copies_begun(), 0u);
+  EXPECT_GT(bed_.session->copy_helper()->lane_counters()->left_to_helper, 0u);
+}
+
+// As a buffer of the heap is that begins within a page.
+TEST_F(WorkerLanesTest, ThePartsOfMappedMemoryThatAreCopiedKeepNoQueuePairWaiting) {
+  auto [a, b] = bed_.AddPair();
+  for (const bool copied_first : {true, false}) {
+    const uint32_t border = copied_first ? 100 : 49'900;
+    a->PostSend({.opcode = kWrite,
+                 .wr_id = 1,
+                 .list = {Testbed::Sge(copied_first ? sent_ : from_, 0, border),
+                          Testbed::Sge(copied_first ? from_ : sent_, border, 50'000 - border)},
+                 .remote_addr = to_.iova,
+                 .rkey = to_.key});
+    EXPECT_EQ(Complete(*a).status, 0);
+    EXPECT_EQ(memcmp(target_.data(), source_.data(), 50'000), 0);
+    EXPECT_EQ(bed_.session->copies_begun(), 0u) << copied_first;
+  }
 }
 
 TEST_F(WorkerAccessTest, AtomicsOfOneWorkerAreExecutedAtOnce) {
