@@ -63,6 +63,8 @@ class Connection {
   Result Disconnect(Nanos now);
   /// The program has destroyed its id. The peer gets the message that the state requires.
   void Destroy(Nanos now);
+  /// Ends what is left of a connection that its program has destroyed; the peer gets no message.
+  void Forget() { Enter(State::kIdle); }
   /// The device is gone; nothing more can be sent.
   void OnDeviceGone();
 
@@ -109,6 +111,8 @@ class Connection {
     return state_ == State::kReqReceived || state_ == State::kRepSent ||
            state_ == State::kMraRepReceived;
   }
+  /// Whether it is only what is left of a connection that its program has destroyed.
+  bool is_remains() const { return !owned_ && state_ != State::kIdle; }
   /// Whether the connection can be freed.
   bool finished() const { return !owned_ && state_ == State::kIdle; }
 

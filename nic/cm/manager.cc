@@ -49,7 +49,7 @@ Result Manager::Bind(const BindParameters& parameters, BindingId& id) {
 Result Manager::Listen(BindingId id, uint32_t backlog) { return bindings_.Listen(id, backlog); }
 
 Result Manager::Connect(const ConnectParameters& parameters, Nanos now, CommId& id) {
-  if (size() >= config_.max_ids) return Result::kNoRoom;
+  if (!MakeRoom()) return Result::kNoRoom;
   const CommId wanted = NewId();
   auto& entry = connections_.try_emplace(wanted.value(), wanted, outbox_).first->second;
   const Result result = entry.object.Connect(parameters, now);
@@ -61,12 +61,34 @@ Result Manager::Connect(const ConnectParameters& parameters, Nanos now, CommId& 
   return Settle(entry);
 }
 
-void Manager::Keep(CommId id, std::shared_ptr<void> holder) {
+void Manager::Keep(CommId id, std::shared_ptr<void> holder, const Account& account) {
   if (ConnectionEntry* const entry = Find(id)) {
     entry->holder = std::move(holder);
+    entry->account = account;
   } else if (ResolutionEntry* const resolution = FindResolution(id)) {
     resolution->holder = std::move(holder);
+    resolution->account = account;
   }
+}
+
+bool Manager::MakeRoom() {
+  while (size() >= config_.max_ids) {
+    if (!End(remains_.Oldest())) return false;
+  }
+  return true;
+}
+
+bool Manager::End(CommId remains) {
+  if (ConnectionEntry* const entry = Find(remains)) {
+    entry->object.Forget();
+    Settle(*entry);
+    return true;
+  }
+  ResolutionEntry* const entry = FindResolution(remains);
+  if (entry == nullptr) return false;
+  entry->object.Forget();
+  Settle(*entry);
+  return true;
 }
 
 Result Manager::OnRequestTaken(CommId id) {
@@ -112,7 +134,7 @@ Result Manager::Disconnect(CommId id, Nanos now) {
 }
 
 Result Manager::Resolve(const ResolveParameters& parameters, Nanos now, CommId& id) {
-  if (size() >= config_.max_ids) return Result::kNoRoom;
+  if (!MakeRoom()) return Result::kNoRoom;
   const CommId wanted = NewId();
   auto& entry = resolutions_.try_emplace(wanted.value(), wanted, outbox_).first->second;
   const Result result = entry.object.Ask(parameters, now);
@@ -139,7 +161,7 @@ void Manager::ForgetOldAnswers() {
     ResolutionEntry* const oldest = FindResolution(answers_.front());
     answers_.pop_front();
     if (oldest == nullptr) continue;
-    oldest->object.ForgetAnswer();
+    oldest->object.Forget();
     Settle(*oldest);
   }
 }
@@ -231,11 +253,13 @@ Result Manager::Settle(ConnectionEntry& entry, Result result) {
   entry.deadline = connection.NextDeadline();
   if (connection.state() != State::kIdle) {
     EnterIndices(connection);
+    if (connection.is_remains()) remains_.Add(connection.id(), entry.account);
     return result;
   }
   LeaveIndices(connection);
   if (connection.finished()) {
     ReturnPlace(entry);
+    remains_.Remove(connection.id());
     connections_.erase(connection.id().value());
   }
   return result;
@@ -245,6 +269,7 @@ Result Manager::Settle(ResolutionEntry& entry, Result result) {
   ServiceResolution& resolution = entry.object;
   deadlines_.Move(resolution.id(), entry.deadline, resolution.NextDeadline());
   entry.deadline = resolution.NextDeadline();
+  if (resolution.is_remains()) remains_.Add(resolution.id(), entry.account);
   if (resolution.state() != ServiceResolution::State::kIdle) return result;
   if (!resolution.asks()) {
     const auto found =
@@ -253,6 +278,7 @@ Result Manager::Settle(ResolutionEntry& entry, Result result) {
   }
   if (resolution.finished()) {
     ReturnPlace(entry);
+    remains_.Remove(resolution.id());
     resolutions_.erase(resolution.id().value());
   }
   return result;
@@ -540,7 +566,7 @@ bool Manager::HasRoom(const Gid& source, Nanos now) {
     ++outbox_.counters.over_rate;
     return false;
   }
-  if (size() < config_.max_ids) return true;
+  if (MakeRoom()) return true;
   ++outbox_.counters.no_room;
   return false;
 }

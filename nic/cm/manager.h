@@ -19,6 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "nic/cm/bindings.h"
 #include "nic/cm/connection.h"
+#include "nic/cm/remains.h"
 #include "nic/cm/service_resolution.h"
 #include "nic/cm/types.h"
 #include "pipeline/base/limits.h"
@@ -63,7 +64,8 @@ struct Config {
 ///   - the event loop calls OnDeadline at NextDeadline;
 ///   - after each of these calls the caller takes all datagrams and events.
 /// An id is the communication's number on the wire. It lives from the call or request that makes it
-/// until Destroy. It is not given out again before its connection's time wait is over.
+/// until Destroy. It is not given out again before its connection's time wait is over, unless that
+/// has given way: remains give way to new communications wherever a bound is met.
 class Manager {
  public:
   /// The most answers about services of datagrams that are kept for peers that ask again. Older
@@ -86,9 +88,13 @@ class Manager {
 
   // ---- connections ----
   Result Connect(const ConnectParameters& parameters, Nanos now, CommId& id);
-  /// Keeps `holder` until the communication is gone: the program has destroyed the id and the time
-  /// wait is over. For an unknown id `holder` is released at once.
-  void Keep(CommId id, std::shared_ptr<void> holder);
+  /// Keeps `holder` until the communication is gone: the program has destroyed the id, and the time
+  /// wait is over or has given way. For an unknown id `holder` is released at once.
+  void Keep(CommId id, std::shared_ptr<void> holder, const Account& account);
+  /// Ends the oldest remains of the program's communications, or of its user's, so that others find
+  /// room. False: there is none.
+  bool EndOldestOfProgram(uint32_t program) { return End(remains_.OldestOfProgram(program)); }
+  bool EndOldestOfUser(uint32_t user) { return End(remains_.OldestOfUser(user)); }
   /// The program has taken the event of a request: its place in the backlog becomes free.
   Result OnRequestTaken(CommId id);
   Result Accept(CommId id, const AcceptParameters& parameters, Nanos now);
@@ -143,6 +149,7 @@ class Manager {
     Nanos deadline = kNever;  ///< The deadline that `deadlines_` holds.
     BindingId place{};        ///< The listener in whose backlog it has a place.
     std::shared_ptr<void> holder;
+    Account account;
   };
   using ConnectionEntry = Entry<Connection>;
   using ResolutionEntry = Entry<ServiceResolution>;
@@ -185,6 +192,10 @@ class Manager {
                       BindingId& listener);
   /// Whether one more communication of this source is allowed now. Counts a refusal.
   bool HasRoom(const Gid& source, Nanos now);
+  /// Whether there may be one more communication. The oldest remains give way to it.
+  bool MakeRoom();
+  /// Ends remains. False: the number is 0.
+  bool End(CommId remains);
   /// Whether a REQ's queue pair is already in a connection. If so, refuses the REQ and has the old
   /// connection ask its peer.
   bool IsStale(const Route& route, const wire::CmMessage& message, Nanos now);
@@ -208,6 +219,7 @@ class Manager {
   Outbox outbox_;
   Bindings bindings_;
   Deadlines deadlines_;
+  Remains remains_;
   Table<Connection> connections_;
   Table<ServiceResolution> resolutions_;
   Index by_remote_id_;          ///< Connections that know their peer, until

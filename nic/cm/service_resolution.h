@@ -33,7 +33,7 @@ class ServiceResolution {
                  const wire::CmMessage& message);
   void OnRepeatedRequest();
   Result Answer(const ResolveAnswer& answer, Nanos now);
-  void ForgetAnswer() {
+  void Forget() {
     if (state_ == State::kAnswered) End();
   }
 
@@ -49,6 +49,8 @@ class ServiceResolution {
   const Route& route() const { return route_; }
   State state() const { return state_; }
   bool asks() const { return asks_; }
+  /// Whether it is only an answer that is kept, whose id the program has destroyed.
+  bool is_remains() const { return !owned_ && state_ == State::kAnswered; }
   bool finished() const { return !owned_ && state_ == State::kIdle; }
 
  private:

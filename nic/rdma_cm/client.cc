@@ -81,7 +81,7 @@ Result Client::With(EndpointId id, Call call) {
 
 Result Client::Create(wire::PortSpace space, ibv_qp_type qp_type, EndpointId& id) {
   if (!IsSupported(space, qp_type)) return Result::kNotSupported;
-  if (!endpoints_.HasRoom(number_)) return Result::kNoRoom;
+  if (!service_.MakeRoom(number_)) return Result::kNoRoom;
   Endpoint& endpoint = service_.Add(number_);
   endpoint.space = space;
   endpoint.qp_type = qp_type;

@@ -27,10 +27,12 @@ void EndpointTable::Raise(const Endpoint& endpoint, Event event) const {
   clients_.at(endpoint.client).handler(event);
 }
 
-bool EndpointTable::HasRoom(uint32_t client) const {
-  const Client& its = clients_.at(client);
-  return its.holdings->endpoints < limits_.endpoints_per_program &&
-         its.of_user->endpoints < limits_.endpoints_per_user;
+bool EndpointTable::HasRoomOfProgram(uint32_t client) const {
+  return clients_.at(client).holdings->endpoints < limits_.endpoints_per_program;
+}
+
+bool EndpointTable::HasRoomOfUser(uint32_t client) const {
+  return clients_.at(client).of_user->endpoints < limits_.endpoints_per_user;
 }
 
 bool EndpointTable::HasRoomToJoin(uint32_t client) const {

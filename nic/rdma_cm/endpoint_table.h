@@ -50,20 +50,21 @@ class EndpointTable {
   void RemoveClient(uint32_t client);
   /// Forgets users of whom nothing is counted any more.
   void ForgetUsers();
-  const Owner& OwnerOf(const Endpoint& endpoint) const {
-    return clients_.at(endpoint.client).owner;
-  }
+  const Owner& OwnerOf(uint32_t client) const { return clients_.at(client).owner; }
+  const Owner& OwnerOf(const Endpoint& endpoint) const { return OwnerOf(endpoint.client); }
   /// Gives the program an event of this endpoint.
   void Raise(const Endpoint& endpoint, Event event) const;
 
   // ---- limits ----
-  bool HasRoom(uint32_t client) const;
+  /// Whether the program may have one more endpoint; whether its user may.
+  bool HasRoomOfProgram(uint32_t client) const;
+  bool HasRoomOfUser(uint32_t client) const;
   bool HasRoomToJoin(uint32_t client) const;
   /// Counts a join of the program and its user while the result lives.
   std::shared_ptr<void> CountJoin(uint32_t client) { return Count(client, &Holdings::joins); }
 
   // ---- endpoints ----
-  /// Adds an endpoint, which is counted while its `place` is held.   Range: HasRoom.
+  /// Adds an endpoint, which is counted while its `place` is held. Range: both have room.
   Endpoint& Add(uint32_t client);
   void Remove(const Endpoint& endpoint);
   void SetComm(Endpoint& endpoint, cm::CommId comm);

@@ -153,6 +153,16 @@ bool Service::has_farewells() const {
 
 // ---- endpoints ----
 
+bool Service::MakeRoom(uint32_t client) {
+  while (!endpoints_.HasRoomOfProgram(client)) {
+    if (!manager_.EndOldestOfProgram(client)) return false;
+  }
+  while (!endpoints_.HasRoomOfUser(client)) {
+    if (!manager_.EndOldestOfUser(endpoints_.OwnerOf(client).uid)) return false;
+  }
+  return true;
+}
+
 Endpoint& Service::Add(uint32_t client) {
   Endpoint& endpoint = endpoints_.Add(client);
   endpoint.starting_psn = wire::Psn(random_());
@@ -181,7 +191,8 @@ void Service::Destroy(Endpoint& endpoint) {
 void Service::Attach(Endpoint& endpoint, cm::CommId comm) {
   endpoints_.SetComm(endpoint, comm);
   endpoint.state = State::kConnect;
-  manager_.Keep(comm, endpoint.place);
+  manager_.Keep(comm, endpoint.place,
+                {.program = endpoint.client, .user = endpoints_.OwnerOf(endpoint).uid});
 }
 
 EndpointInfo Service::Describe(const Endpoint& endpoint) const {
@@ -256,7 +267,7 @@ bool Service::Serves(const Endpoint& listener, ibv_qp_type qp_type, const cm::Ro
   const bool is_for_this_host = cm::IsLoopback(listener.local.address);
   if (is_for_this_host && !environment_.FindAddress(route.remote, 0)) return false;
   return listener.state == State::kListen && listener.qp_type == qp_type &&
-         endpoints_.HasRoom(listener.client);
+         MakeRoom(listener.client);
 }
 
 void Service::OnRequest(const cm::Event& event) {

@@ -60,6 +60,9 @@ class Service {
  private:
   friend class Client;  // The calls of a program: they use all parts.
 
+  /// Whether the program may have one more endpoint. What is left of its ended connections, and of
+  /// its user's, gives way to it.
+  bool MakeRoom(uint32_t client);
   Endpoint& Add(uint32_t client);
   void Destroy(Endpoint& endpoint);
   void Attach(Endpoint& endpoint, cm::CommId comm);

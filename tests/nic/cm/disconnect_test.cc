@@ -94,6 +94,59 @@ TEST_F(DisconnectTest, ARepeatedDreqIsAnsweredAgainInTimeWaitAndNotBefore) {
   EXPECT_EQ(Told(), Kinds{});
 }
 
+/// A manager with room for two communications.
+class FullTest : public CmScript {
+ protected:
+  FullTest() : CmScript({.max_ids = 2}) {}
+};
+
+// [cm.flood.remains]
+TEST_F(FullTest, TheOldestRemainsGiveWayToANewCommunication) {
+  const CommId first = Active();
+  EXPECT_EQ(manager_.Destroy(first, now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"DREQ"});
+  Receive(Drep(first));
+  const CommId second = Connect();
+  wire::CmRep rep = Rep(second);
+  rep.local_comm_id = CommId(0x33333333);
+  rep.local_qpn = Qpn(0x333);
+  Receive(rep);
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectReply});
+  EXPECT_EQ(manager_.Establish(second), Result::kOk);
+  EXPECT_EQ(manager_.Destroy(second, now_), Result::kOk);
+  EXPECT_EQ(Sent(), (Texts{"RTU", "DREQ"}));
+  EXPECT_EQ(StateOf(first), State::kTimewait);
+  EXPECT_EQ(StateOf(second), State::kDreqSent);
+
+  const CommId third = Connect();
+  EXPECT_EQ(StateOf(first), State::kIdle);
+  EXPECT_EQ(StateOf(second), State::kDreqSent);
+  Listen();
+  wire::CmReq req = Req();
+  req.local_qpn = Qpn(0x444);
+  Receive(req);
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest}) << "a request finds room too";
+  EXPECT_EQ(StateOf(second), State::kIdle);
+  EXPECT_EQ(manager_.size(), 2u);
+  CommId id;
+  EXPECT_EQ(manager_.Connect(ToPeer(), now_, id), Result::kNoRoom) << "ids in use do not give way";
+  EXPECT_EQ(StateOf(third), State::kReqSent);
+}
+
+// [cm.flood.remains]
+TEST_F(FullTest, AnAnswerThatIsKeptGivesWayToo) {
+  Listen(kAnyIpv4, 10, wire::PortSpace::kUdp);
+  Receive(SidrReq());
+  EXPECT_EQ(Told(), Kinds{EventKind::kResolveRequest});
+  EXPECT_EQ(manager_.Answer(event_.id, {}, now_), Result::kOk);
+  EXPECT_EQ(manager_.Destroy(event_.id, now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"SIDR_REP"});
+  Connect();
+  EXPECT_EQ(manager_.size(), 2u);
+  Connect();
+  EXPECT_EQ(manager_.size(), 2u);
+}
+
 // [cm.disconnect.unknown]
 TEST_F(DisconnectTest, ADreqOfAnUnknownConnectionIsAnswered) {
   Receive(Dreq(CommId(0x999)), 55);

@@ -233,47 +233,64 @@ TEST_F(ConnectionsTest, ADatagramServiceNamesItsProgramsQueuePairs) {
   EXPECT_EQ(server.client->Accept(passive, WithQpn(6)), Result::kOk);
 }
 
-TEST_F(ConnectionsTest, WhatIsLeftOfConnectionsCountsForTheirProgramAndUser) {
+/// Has a program connect to another one that listens; both destroy their ids then.
+void ConnectAndLeave(Network& network, const Program& from, Program& to, uint32_t number) {
+  const EndpointId id = from.Create();
+  ASSERT_EQ(from.client->ResolveAddress(id, nullptr, {.address = Ip(2), .port = kPort}, kMs),
+            Result::kOk);
+  network.Run();
+  ASSERT_EQ(from.client->ResolveRoute(id), Result::kOk);
+  ASSERT_EQ(from.client->Connect(id, WithQpn(5 + number)), Result::kOk);
+  network.Run();
+  const EndpointId passive = to.Take(EventKind::kConnectRequest).id;
+  ASSERT_EQ(to.client->Accept(passive, WithQpn(15 + number)), Result::kOk);
+  network.Run();
+  ASSERT_EQ(from.client->Establish(id), Result::kOk);
+  ASSERT_EQ(from.client->Destroy(id), Result::kOk);
+  network.Run();
+  to.events.clear();
+  ASSERT_EQ(to.client->Destroy(passive), Result::kOk);
+  network.Run(kMs * 10);
+}
+
+TEST_F(ConnectionsTest, WhatIsLeftOfConnectionsGivesWayToTheirProgramAndUser) {
   ServiceConfig config;
   config.limits.endpoints_per_program = 3;
   config.limits.endpoints_per_user = 4;
   Network small(config);
-  Program from(small[0], {.uid = 7});
+  const Program from(small[0], {.uid = 7});
   Program to(small[1], {.uid = 8});
   EndpointId id = to.Create();
   ASSERT_EQ(to.client->Bind(id, {.address = AnyIp(), .port = kPort}), Result::kOk);
   ASSERT_EQ(to.client->Listen(id, 16), Result::kOk);
-  for (uint32_t i = 0; i < 2; ++i) {
-    id = from.Create();
-    ASSERT_EQ(from.client->ResolveAddress(id, nullptr, {.address = Ip(2), .port = kPort}, kMs),
-              Result::kOk);
-    small.Run();
-    ASSERT_EQ(from.client->ResolveRoute(id), Result::kOk);
-    ASSERT_EQ(from.client->Connect(id, WithQpn(5 + i)), Result::kOk);
-    small.Run();
-    const EndpointId passive = to.Take(EventKind::kConnectRequest).id;
-    ASSERT_EQ(to.client->Accept(passive, WithQpn(15 + i)), Result::kOk);
-    small.Run();
-    ASSERT_EQ(from.client->Establish(id), Result::kOk);
-    ASSERT_EQ(from.client->Destroy(id), Result::kOk);
-    small.Run();
-    to.events.clear();
-    ASSERT_EQ(to.client->Destroy(passive), Result::kOk);
-    small.Run(kMs * 10);
-  }
+  for (uint32_t i = 0; i < 2; ++i) ASSERT_NO_FATAL_FAILURE(ConnectAndLeave(small, from, to, i));
+  ASSERT_EQ(small[0].service->communications(), 2u) << "two are in time wait";
   from.Create();
-  EXPECT_EQ(from.client->Create(wire::PortSpace::kTcp, IBV_QPT_RC, id), Result::kNoRoom)
-      << "two are in time wait";
-  from.client.reset();
+  EXPECT_EQ(small[0].service->communications(), 2u) << "there is room for one beside them";
+  from.Create();
+  EXPECT_EQ(small[0].service->communications(), 1u);
   const Program next(small[0], {.uid = 7});
-  const Program other(small[0], {.uid = 9});
   next.Create();
+  EXPECT_EQ(small[0].service->communications(), 1u) << "the user may have four";
   next.Create();
+  EXPECT_EQ(small[0].service->communications(), 0u) << "that of the other program gives way too";
   EXPECT_EQ(next.client->Create(wire::PortSpace::kTcp, IBV_QPT_RC, id), Result::kNoRoom)
-      << "the dead program's are the user's still";
-  other.Create();
-  small.Run(kMs * 3000);
-  next.Create();
+      << "ids that programs have do not";
+}
+
+TEST_F(ConnectionsTest, WhatIsLeftOfConnectionsGivesWayToRequests) {
+  ServiceConfig config;
+  config.limits.endpoints_per_program = 2;
+  Network small(config);
+  const Program from(small[0], {.uid = 7});
+  Program to(small[1], {.uid = 8});
+  const EndpointId listener = to.Create();
+  ASSERT_EQ(to.client->Bind(listener, {.address = AnyIp(), .port = kPort}), Result::kOk);
+  ASSERT_EQ(to.client->Listen(listener, 16), Result::kOk);
+  for (uint32_t i = 0; i < 5; ++i) {
+    ASSERT_NO_FATAL_FAILURE(ConnectAndLeave(small, from, to, i));
+    EXPECT_EQ(small[1].service->communications(), 1u) << "the last one's time wait";
+  }
 }
 
 // ReDMArk V6: a PSN that is always the same, or follows from others, need not be guessed.

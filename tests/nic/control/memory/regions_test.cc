@@ -224,6 +224,21 @@ TEST(ControlTest, ProgramsCannotFreePagesOfASegment) {
   munmap(page, 0x1000);
 }
 
+// Pages that no program has touched would be memory of the daemon's.
+TEST(ControlTest, RegisteringASegmentMakesNoPagesOfIt) {
+  TestProgram program;
+  constexpr uint64_t kLength = 64 << 20;
+  const Answer segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, kLength});
+  ASSERT_EQ(segment.fds.size(), 1u);
+  const int file = segment.fds[0].get();
+  ASSERT_EQ(pwrite(file, "x", 1, kLength / 2), 1);
+  EXPECT_EQ(program.RegisterMapped(0x10000, kLength, segment.handle()).error, 0);
+  struct stat status {};
+  ASSERT_EQ(fstat(file, &status), 0);
+  EXPECT_EQ(status.st_blocks * 512, kPageBytes) << "of the page that was written";
+}
+
 TEST(ControlTest, ALargeRegionIsBroughtInWithoutHoldingOthersUp) {
   TestProgram program;
   constexpr uint64_t kLength = 64 << 20;
