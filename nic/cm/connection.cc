@@ -151,6 +151,11 @@ void Connection::OnDeadline(Nanos now) {
   if (transmissions_left_ == 0) return GiveUp(now);
   --transmissions_left_;
   deadline_ = now + interval_;
+  // The REQ may be forged, and name the shortest time: its REPs go to a host that did not ask.
+  if (state_ == State::kRepSent && !outbox_->repeats.Take(route_.remote, now)) {
+    ++outbox_->counters.over_rate;
+    return;
+  }
   SendAgain();
 }
 

@@ -40,6 +40,7 @@ Manager::Manager(const Config& config, RandomSource random)
     : config_(config),
       random_(std::move(random)),
       limit_(SecretFrom(random_), config.requests_per_second, config.request_burst),
+      outbox_(SourceLimit(SecretFrom(random_), config.repeats_per_second, config.repeat_burst)),
       bindings_(config.ports) {}
 
 Result Manager::Bind(const BindParameters& parameters, BindingId& id) {

@@ -53,6 +53,9 @@ struct Config {
   size_t max_ids = 65536;
   uint32_t requests_per_second = 25'000;  ///< Per source.
   uint32_t request_burst = 10'000;
+  /// REPs that are sent again, to each source. The first one answers a request.
+  uint32_t repeats_per_second = 1000;
+  uint32_t repeat_burst = 1000;
   Bindings::PortRange ports;
 };
 

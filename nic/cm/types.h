@@ -8,7 +8,9 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <utility>
 
+#include "pipeline/base/limits.h"
 #include "pipeline/base/types.h"
 #include "pipeline/wire/cm/codec.h"
 #include "pipeline/wire/cm/message.h"
@@ -177,15 +179,18 @@ struct Counters {
   uint64_t stale = 0;          ///< REQs and REPs whose queue pair is already in a connection.
   uint64_t no_listener = 0;
   uint64_t backlog_full = 0;  ///< REQs and SIDR_REQs refused: the listener's backlog is full.
-  uint64_t over_rate = 0;     ///< Dropped: one source sends requests too fast.
+  uint64_t over_rate = 0;     ///< Dropped: requests of one source and repeated REPs to it.
   uint64_t no_room = 0;       ///< Dropped: the limit of communications is reached.
 };
 
 /// Messages and events in the order in which they arose. The caller empties it after each call.
 struct Outbox {
+  explicit Outbox(SourceLimit its_repeats) : repeats(std::move(its_repeats)) {}
+
   std::deque<Datagram> datagrams;
   std::deque<Event> events;
   Counters counters;
+  SourceLimit repeats;  ///< Of REPs, to peers that have shown by no answer that they exist.
 
   void Send(const Route& route, const wire::CmMessage& message) {
     ++counters.sent[static_cast<size_t>(IndexOf(message.attribute()))];

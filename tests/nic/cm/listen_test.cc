@@ -265,6 +265,44 @@ TEST_F(FloodTest, RequestsOverTheRateDoNotStopWhatIsUnderWay) {
   EXPECT_EQ(Told(), Kinds{EventKind::kConnectReply});
 }
 
+class RepeatsTest : public CmScript {
+ protected:
+  RepeatsTest() : CmScript({.repeats_per_second = 10, .repeat_burst = 10}) {}
+};
+
+// [cm.flood.repeats]
+TEST_F(RepeatsTest, RepeatedRepsToOneSourceAreBounded) {
+  Listen(kAnyIpv4, 100);
+  constexpr uint32_t kRequests = 20;
+  for (const uint8_t host : {uint8_t{2}, uint8_t{3}}) {
+    for (uint32_t i = 0; i < (host == 2 ? kRequests : 1); ++i) {
+      wire::CmReq req = ReqOf(host, Req());
+      req.local_comm_id = CommId(1 + i);
+      req.local_qpn = Qpn(0x300 + i);
+      req.local_cm_response_timeout = 0;
+      ReceiveFrom(FromHost(host), req);
+      EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+      EXPECT_EQ(manager_.Accept(event_.id, Acceptance(), now_), Result::kOk);
+    }
+  }
+  EXPECT_EQ(Sent(), Texts(kRequests + 1, "REP")) << "each request has its answer";
+  At(1);
+  size_t to_other = 0, to_source = 0;
+  while (const auto datagram = manager_.PollDatagram()) {
+    ++(datagram->route.remote == Ipv4(3) ? to_other : to_source);
+  }
+  EXPECT_EQ(to_source, 10u);
+  EXPECT_EQ(to_other, 1u) << "what one source takes is not another's";
+  EXPECT_EQ(manager_.counters().over_rate, kRequests - 10);
+  At(100);
+  EXPECT_EQ(Told(), Kinds(kRequests + 1, EventKind::kUnreachable));
+  size_t reps = 0;
+  while (const auto datagram = manager_.PollDatagram()) {
+    reps += datagram->message.attribute() == wire::CmAttribute::kRep;
+  }
+  EXPECT_EQ(reps, 14u) << "the other's";
+}
+
 // [cm.flood.room]
 TEST_F(FloodTest, ThereAreNoMoreCommunicationsThanMayBe) {
   Listen(kAnyIpv4, 100);
