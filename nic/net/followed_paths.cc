@@ -2,23 +2,42 @@
 #include "nic/net/followed_paths.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace uroce::nic {
 
 FollowedPaths::Holder FollowedPaths::Follow(const FollowedPath& path) {
+  macs_.insert_or_assign(HopOf(path), path.mac);
   std::weak_ptr<FollowedPath>& known = paths_[path.key];
   Holder holder = known.lock();
   if (holder != nullptr) {
     *holder = path;
-    return holder;
+  } else {
+    known = holder = std::make_shared<FollowedPath>(path);
   }
-  holder = std::make_shared<FollowedPath>(path);
-  known = holder;
-  if (paths_.size() >= forget_at_) {
-    Held();
-    forget_at_ = std::max(kFewPaths, 2 * paths_.size());
-  }
+  if (std::max(paths_.size(), macs_.size()) >= forget_at_) ForgetUnused();
   return holder;
+}
+
+bool FollowedPaths::IsNews(const FollowedPath& path) const {
+  const auto known = macs_.find(HopOf(path));
+  return known != macs_.end() && known->second != path.mac;
+}
+
+bool FollowedPaths::Move(FollowedPath& path, const Gid& next_hop, const Mac& mac) {
+  if (path.next_hop == next_hop && path.mac == mac) return false;
+  path.next_hop = next_hop;
+  path.mac = mac;
+  macs_.insert_or_assign(HopOf(path), mac);
+  return true;
+}
+
+void FollowedPaths::ForgetUnused() {
+  std::set<Hop> used;
+  for (const Holder& path : Held()) used.insert(HopOf(*path));
+  std::erase_if(macs_, [&](const auto& hop) { return !used.contains(hop.first); });
+  forget_at_ = std::max(kFewPaths, 2 * paths_.size());
 }
 
 std::vector<FollowedPaths::Holder> FollowedPaths::Held() {
@@ -30,18 +49,6 @@ std::vector<FollowedPaths::Holder> FollowedPaths::Held() {
     return false;
   });
   return held;
-}
-
-std::vector<FollowedPath> FollowedPaths::OnNeighbour(const NetDevice* device, uint16_t vlan_id,
-                                                     const Gid& next_hop, const Mac& mac) {
-  std::vector<FollowedPath> moved;
-  for (const Holder& held : Held()) {
-    if (held->key.device != device || held->key.vlan_id != vlan_id) continue;
-    if (held->next_hop != next_hop || held->mac == mac) continue;
-    held->mac = mac;
-    moved.push_back(*held);
-  }
-  return moved;
 }
 
 }  // namespace uroce::nic

@@ -39,17 +39,31 @@ class FollowedPaths {
 
   /// Queue pairs with the same key share a path, which takes the newest next hop.
   Holder Follow(const FollowedPath& path);
+  /// Whether a path by the same next hop has got another MAC than this one. Looks at no path.
+  bool IsNews(const FollowedPath& path) const;
+  /// Gives a held path its next hop and MAC. False: it has both already.
+  bool Move(FollowedPath& path, const Gid& next_hop, const Mac& mac);
   /// Returns all paths that are held, and removes the others.
   std::vector<Holder> Held();
-  /// Records that `next_hop` has `mac` on this VLAN of this device. Returns the changed paths.
-  std::vector<FollowedPath> OnNeighbour(const NetDevice* device, uint16_t vlan_id,
-                                        const Gid& next_hop, const Mac& mac);
 
  private:
   static constexpr size_t kFewPaths = 64;
+  /// A next hop on a VLAN of a device.
+  struct Hop {
+    const NetDevice* device = nullptr;
+    uint16_t vlan_id = 0;
+    Gid address;
+    friend auto operator<=>(const Hop&, const Hop&) = default;
+  };
+
+  static Hop HopOf(const FollowedPath& path) {
+    return {path.key.device, path.key.vlan_id, path.next_hop};
+  }
+  void ForgetUnused();
 
   std::map<PathKey, std::weak_ptr<FollowedPath>> paths_;
-  size_t forget_at_ = kFewPaths;  ///< Number of paths at which dead ones are looked for.
+  std::map<Hop, Mac> macs_;       ///< That a path by the hop got last.
+  size_t forget_at_ = kFewPaths;  ///< Number of paths or hops at which unused ones are looked for.
 };
 
 }  // namespace uroce::nic

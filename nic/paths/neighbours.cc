@@ -50,7 +50,7 @@ void Neighbours::StartHost(const NetDevice& device, FrameChannel& channel, const
   host_listener.on_neighbour = [this, &device](const struct NextHop& hop,
                                                const std::optional<Mac>& mac) {
     if (!mac) return;  // Retransmission decides how long its queue pairs live.
-    news_[{.host = &device, .vlan_id = hop.vlan_id, .address = hop.address}] = {.mac = mac};
+    Tell({.host = &device, .vlan_id = hop.vlan_id, .address = hop.address}, {.mac = mac});
     Pass();
   };
   host = std::make_unique<HostStack>(timers_, channel, device.name(), config,
@@ -208,21 +208,31 @@ FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
   if (!CanAsk(path) || OwnerOf(path) != nullptr || path.device->peer_mac()) return nullptr;
   const absl::StatusOr<Gid> hop = NextHop(path);
   if (!hop.ok()) return nullptr;
-  std::ranges::move(paths_.OnNeighbour(path.device, path.vlan_id, *hop, mac),
-                    std::back_inserter(moved_));
-  Pass();
-  Probe(path, *hop);
   HostStack* const host = HostOf(path);
   const NeighbourCache::Use use = host == nullptr ? nullptr : host->Hold({*hop, path.vlan_id});
-  return paths_.Follow({path, *hop, mac, use});
+  const FollowedPath followed{path, *hop, mac, use};
+  const bool is_news = paths_.IsNews(followed);
+  FollowedPaths::Holder holder = paths_.Follow(followed);
+  if (is_news) {
+    Tell(NeighbourhoodOf(followed), {.mac = mac});
+    Pass();
+  }
+  Probe(path, *hop);
+  return holder;
 }
 
 void Neighbours::OnNews(const NetlinkNews& news) {
   for (const NeighbourNews& each : news.neighbours) {
-    news_[{.ifindex = each.ifindex, .address = each.address}] = each;
+    Tell({.ifindex = each.ifindex, .address = each.address}, each);
   }
   Pass();
-  if (news.routes || news.links) CheckAfter(kSettleTime);
+  if (news.routes || news.links) CheckAll();
+}
+
+// What there is no room for is found by a look at all paths.
+void Neighbours::Tell(const Neighbourhood& neighbour, const NeighbourNews& news) {
+  if (news_.size() == kMostNews && !news_.contains(neighbour)) return CheckAll();
+  news_.insert_or_assign(neighbour, news);
 }
 
 Neighbours::Neighbourhood Neighbours::NeighbourhoodOf(const FollowedPath& path) const {
@@ -260,9 +270,7 @@ std::vector<FollowedPath> Neighbours::TakeNews() {
     if (its == news.end()) continue;
     used.insert(its->first);
     const std::optional<Mac>& mac = its->second.mac;
-    if (!mac || path->mac == *mac) continue;
-    path->mac = *mac;
-    moved.push_back(*path);
+    if (mac && paths_.Move(*path, path->next_hop, *mac)) moved.push_back(*path);
   }
   for (const Neighbourhood& neighbour : used) OnUsedNeighbour(news.at(neighbour));
   return moved;
@@ -272,6 +280,11 @@ void Neighbours::OnUsedNeighbour(const NeighbourNews& news) {
   if (!news.needs_probe) return;
   if (news.mac) return kernel_.Probe(news.ifindex, news.address);
   CheckAfter(news.deleted ? kSettleTime : kAskAgain);
+}
+
+void Neighbours::CheckAll() {
+  check_again_ = !to_check_.empty();
+  CheckAfter(kSettleTime);
 }
 
 void Neighbours::CheckAfter(Nanos delay) {
@@ -290,19 +303,19 @@ void Neighbours::CheckSome() {
   }
   check_at_ = kNever;
   Pass();
-  if (!to_check_.empty()) CheckAfter(Nanos(0));
+  if (!to_check_.empty()) return CheckAfter(Nanos(0));
+  if (std::exchange(check_again_, false)) CheckAfter(kSettleTime);
 }
 
 // A path without a route or neighbour keeps its MAC: retransmission decides how long it lives.
 void Neighbours::Check(FollowedPath& path) {
   const absl::StatusOr<Gid> hop = CanAsk(path.key) ? NextHop(path.key) : absl::UnavailableError("");
   if (!hop.ok()) return;
-  path.next_hop = *hop;
   const std::optional<Mac> mac = Neighbour(path.key, *hop);
+  const Mac before = path.mac;
+  paths_.Move(path, *hop, mac.value_or(before));
   if (!mac) return Probe(path.key, *hop);
-  if (path.mac == *mac) return;
-  path.mac = *mac;
-  moved_.push_back(path);
+  if (*mac != before) moved_.push_back(path);
 }
 
 NeighbourLookups::~NeighbourLookups() {

@@ -79,6 +79,8 @@ class Neighbours {
   /// The time between two such passes, at least. Any host of the network can cause as much news as
   /// it likes, and a pass takes the longer, the more paths and queue pairs there are.
   static constexpr Nanos kBetweenPasses{20'000'000};
+  /// The neighbours of which news wait, at most. For the news of others all paths are looked at.
+  static constexpr size_t kMostNews = 4096;
 
  private:
   /// A neighbour of the kernel, or of the host stack of `host`.
@@ -112,11 +114,15 @@ class Neighbours {
   std::optional<Mac> Neighbour(const PathKey& path, const Gid& hop);
   void Probe(const PathKey& path, const Gid& hop);
   Neighbourhood NeighbourhoodOf(const FollowedPath& path) const;
+  void Tell(const Neighbourhood& neighbour, const NeighbourNews& news);
   void Pass();
   /// Takes the news that have come, and returns the paths that they move.
   std::vector<FollowedPath> TakeNews();
   void OnUsedNeighbour(const NeighbourNews& news);
-  /// Checks the routes and neighbours of all followed paths again, some per turn.
+  /// Checks the routes and neighbours of all followed paths again soon, also of those that a check
+  /// under way has passed.
+  void CheckAll();
+  /// Checks them some per turn; goes on with a check under way.
   void CheckAfter(Nanos delay);
   void CheckSome();
   void Check(FollowedPath& path);
@@ -130,6 +136,7 @@ class Neighbours {
   std::map<Id, Lookup> lookups_;
   FollowedPaths paths_;
   std::vector<FollowedPaths::Holder> to_check_;
+  bool check_again_ = false;  ///< When all of `to_check_` are checked.
   Timers::Id check_timer_ = 0;
   Nanos check_at_ = kNever;
   std::map<Neighbourhood, NeighbourNews> news_;  ///< The newest of each neighbour.

@@ -39,6 +39,7 @@ SHIM_MEMORY = ["tests/verbs-shim/memory/memory_pins_test",
                "tests/verbs-shim/memory/memory_threads_test",
                "tests/verbs-shim/memory/memory_remap_test"]
 SIMULATIONS = ["tests/tools/sim_model_test"]
+TOOLS = ["tests/tools/tools_test"]
 
 BUGS = [
     # nic/base: other processes and users
@@ -222,6 +223,21 @@ BUGS = [
     ("news-of-neighbours-have-no-pause", PATHS, "nic/paths/neighbours.cc",
      "if (begin < next_pass_) {", "if (false) {",
      "news of neighbours that come often are taken together"),
+    ("answers-of-neighbours-move-paths-without-end", PATHS, "nic/paths/neighbours.cc",
+     "    Tell(NeighbourhoodOf(followed), {.mac = mac});\n    Pass();\n",
+     "    next_pass_ = Nanos(0);\n"
+     "    Tell(NeighbourhoodOf(followed), {.mac = mac});\n    Pass();\n",
+     "answers about next hops that come often are taken together"),
+    ("news-of-neighbours-beyond-the-bound-lost", PATHS, "nic/paths/neighbours.cc",
+     "!news_.contains(neighbour)) return CheckAll();",
+     "!news_.contains(neighbour)) return;",
+     "news that find no room are found by a look at all paths"),
+    ("news-of-neighbours-without-a-bound", PATHS, "nic/paths/neighbours.cc",
+     "if (news_.size() == kMostNews && !news_.contains(neighbour)) return CheckAll();", "",
+     "news of neighbours are bounded"),
+    ("news-during-a-look-at-all-paths-lost", PATHS, "nic/paths/neighbours.cc",
+     "  check_again_ = !to_check_.empty();\n", "",
+     "news during a look at all paths cause another look"),
     ("unlimited-neighbour-lookups-of-a-user", PATHS, "nic/paths/neighbours.cc",
      "is_new && !shares_.Take(user)",
      "is_new && !shares_.Take(user) && false",
@@ -341,6 +357,12 @@ BUGS = [
      "if (result == 0) result = Unwatch({to, to + length});\n",
      "a remap that fails returns the pages and does not wait for them"),
     # tools: captures and simulations
+    ("dumps-nested-without-end-read", TOOLS, "tools/views/dump_view.cc",
+     "DepthOf(text) > kDeepest", "false && DepthOf(text) > kDeepest",
+     "a dump that is nested too deep is an error"),
+    ("names-forge-sentences-of-extcap", TOOLS, "tools/extcap/extcap.cc",
+     "each == '{' || each == '}' ||", "each == '{' ||",
+     "names make no sentence of extcap"),
     ("repeated-round-may-skip-packets", ANALYZE, "tools/analyze/story/request_stream_repeats.cc",
      "uint32_t skipped = recovery_.SkippedBy(facts.psn, packet.time_ns, acknowledged_);",
      "uint32_t skipped = 0;",

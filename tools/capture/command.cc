@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -135,13 +136,18 @@ constexpr uint32_t kWholeFrameBytes = 65536;
 
 volatile sig_atomic_t g_interrupted = 0;
 
-void OnSignal(int) { g_interrupted = 1; }
+// A signal that comes after the last look at `g_interrupted` and before a write ends none that
+// blocks: a SIGALRM each second does.
+void OnSignal(int) {
+  g_interrupted = 1;
+  alarm(1);
+}
 
 /// Installs handlers without SA_RESTART, so that a signal also ends a blocked write to a pipe.
 void CatchSignals() {
   struct sigaction action {};
   action.sa_handler = OnSignal;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) sigaction(signal, &action, nullptr);
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
 }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -23,8 +24,9 @@
 namespace uroce::tools {
 namespace {
 
-constexpr mode_t kOwnerOnly = 0600;   // A capture holds the data of programs.
-constexpr int kStuckReaderMs = 2000;  // How long the end of a capture waits for a pipe's reader.
+constexpr mode_t kOwnerOnly = 0600;  // A capture holds the data of programs.
+// How long the end of a capture waits for a pipe's reader.
+constexpr std::chrono::milliseconds kStuckReader{2000};
 constexpr size_t kNoBlocking = PIPE_BUF;  // A writable pipe takes as much.
 constexpr size_t kPartsOfACall = 256;     // Linux takes up to 1024.
 
@@ -88,10 +90,7 @@ absl::StatusOr<Fd> Create(const std::string& path) {
 }
 
 /// Whether the pipe can take kNoBlocking bytes; a file always can.
-bool IsWritable(int fd) {
-  pollfd poller{fd, POLLOUT, 0};
-  return poll(&poller, 1, kStuckReaderMs) > 0;
-}
+bool IsWritable(int fd) { return Await(fd, POLLOUT, kStuckReader); }
 
 /// Removes `written` bytes from the front, and empty parts.
 void Skip(std::span<std::span<const uint8_t>>& parts, size_t written) {
@@ -103,6 +102,17 @@ void Skip(std::span<std::span<const uint8_t>>& parts, size_t written) {
 }
 
 }  // namespace
+
+bool Await(int fd, short events, std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + patience;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    pollfd poller{fd, events, 0};
+    const int ready = poll(&poller, 1, std::max(0, static_cast<int>(left.count())));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
+}
 
 std::string RingFileName(const std::string& path, uint64_t number, const tm& local_time) {
   const size_t slash = path.rfind('/');

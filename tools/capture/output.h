@@ -2,6 +2,7 @@
 // The destination of a capture: stdout, one file, or a ring of files.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
@@ -24,6 +25,9 @@ enum class [[nodiscard]] WriteResult : uint8_t{
 /// The name of file `number` (from 1) of a ring, in dumpcap's format: roce.pcapng becomes
 /// roce_00001_20240131235959.pcapng. `local_time` is the start of the file.
 std::string RingFileName(const std::string& path, uint64_t number, const tm& local_time);
+
+/// Whether poll(2) finds one of `events` within `patience`. Signals do not end the wait.
+bool Await(int fd, short events, std::chrono::milliseconds patience);
 
 /// Owns the open file. Writes only whole blocks, so that a file cut short by a full disk is still
 /// well formed.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -99,8 +100,8 @@ namespace {
 // A batch is written when it exceeds this: until then it stays in the cache, and a program that
 // polls on this processor waits no longer than the batch takes to fill.
 constexpr size_t kWriteBytes = 64 << 10;
-constexpr uint64_t kHeldBytes = 1 << 20;  // Of the ring: at most so much is kept.
-constexpr int kEndMs = 2000;              // A healthy daemon answers at once.
+constexpr uint64_t kHeldBytes = 1 << 20;                 // Of the ring: at most so much is kept.
+constexpr std::chrono::milliseconds kEndPatience{2000};  // A healthy daemon answers at once.
 // The daemon does not wake the tool for a capture, so the tool looks at the rings at this interval.
 // 64 MiB hold 5 ms at 100 Gb/s.
 constexpr int kPollIntervalMs = 5;
@@ -321,9 +322,7 @@ absl::Status CaptureRecorder::Flush() {
 
 void CaptureRecorder::EndCapture() {
   shutdown(session_.socket.get(), SHUT_WR);
-  pollfd closed{session_.socket.get(), POLLIN, 0};
-  while (poll(&closed, 1, kEndMs) < 0 && errno == EINTR) {
-  }
+  Await(session_.socket.get(), POLLIN, kEndPatience);
 }
 
 CaptureRecorder::InterfaceTotals CaptureRecorder::TotalsOf(uint32_t interface_index) const {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -26,6 +27,13 @@ namespace {
 
 constexpr char kHelp[] = "https://www.wireshark.org/docs/man-pages/extcap.html";
 
+/// Whether Wireshark reads the text as it stands in a sentence.
+bool IsPlain(absl::string_view text) {
+  return std::ranges::none_of(text, [](char each) {
+    return each == '{' || each == '}' || absl::ascii_iscntrl(static_cast<unsigned char>(each));
+  });
+}
+
 std::string Sentence(absl::string_view value, absl::string_view display) {
   return absl::StrCat("interface {value=", value, "}{display=", display, "}\n");
 }
@@ -33,7 +41,9 @@ std::string Sentence(absl::string_view value, absl::string_view display) {
 std::string FirstAddress(const Json& device) {
   const auto addresses = device.find("addresses");
   if (addresses == device.end() || !addresses->is_array() || addresses->empty()) return "";
-  return addresses->front().is_string() ? addresses->front().get<std::string>() : "";
+  if (!addresses->front().is_string()) return "";
+  std::string address = addresses->front().get<std::string>();
+  return IsPlain(address) ? address : "";
 }
 
 }  // namespace
@@ -44,7 +54,8 @@ std::vector<ExtcapInterface> ReadExtcapInterfaces(const std::string& json) {
   if (!dump.is_object() || !dump.contains("devices")) return interfaces;
   for (const Json& device : dump["devices"]) {
     if (!device.is_object() || !device.contains("name") || !device["name"].is_string()) continue;
-    interfaces.push_back({device["name"].get<std::string>(), FirstAddress(device)});
+    std::string name = device["name"].get<std::string>();
+    if (IsPlain(name)) interfaces.push_back({std::move(name), FirstAddress(device)});
   }
   return interfaces;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/views/dump_view.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -76,7 +77,34 @@ bool IsEventShown(const std::string& line, const Selection& selection) {
 
 // ---- Objects ----
 
+namespace {
+
+// Json's own functions call themselves for what is inside.
+constexpr size_t kDeepest = 64;
+
+/// How deep arrays and objects are nested in a text that is JSON.
+size_t DepthOf(absl::string_view text) {
+  size_t depth = 0, deepest = 0;
+  bool is_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char at = text[i];
+    if (is_string && at == '\\') {
+      ++i;
+    } else if (at == '"') {
+      is_string = !is_string;
+    } else if (!is_string && (at == '[' || at == '{')) {
+      deepest = std::max(deepest, ++depth);
+    } else if (!is_string && (at == ']' || at == '}') && depth != 0) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+}  // namespace
+
 absl::StatusOr<Json> ParseDump(const std::string& text) {
+  if (DepthOf(text) > kDeepest) return absl::DataLossError("the daemon's dump is nested too deep");
   Json parsed = Json::parse(text, nullptr, false);
   if (parsed.is_discarded()) return absl::DataLossError("the daemon's dump is no JSON");
   return parsed;

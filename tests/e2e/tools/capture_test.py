@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from labs.capture import start_capture, stop_capture, stop_complete_capture, tshark
-from labs.lab import VethLab, WireLab
+from labs.lab import BUILD, VethLab, WireLab
 from labs.process import Process, run, run_status, wait_until
 from labs.programs import data_check, perftest, pingpong, seed
 from labs.roce import Packet, pcapng_blocks, read_capture
@@ -268,6 +268,19 @@ class CaptureCommandTest(unittest.TestCase):
                 capture.signal(number)
                 self.assertIn("packets captured", capture.expect_success(10))
                 self.assertEqual(len(statistics_of(self.path())), 2)
+
+    def test_a_signal_just_before_a_write_that_blocks_ends_a_capture(self):
+        os.mkfifo(self.path())
+        reader = os.open(self.path(), os.O_RDWR)  # It reads nothing.
+        self.addCleanup(os.close, reader)
+        preload = BUILD / "tests" / "e2e" / "signal_before_write.so"
+        capture = Process(["env", f"LD_PRELOAD={preload}",
+                           *self.lab.a.uroce("capture", "-w", self.path())])
+        self.addCleanup(capture.kill)
+        wait_until(lambda: "capturing on" in capture.output(), "uroce capture to start")
+        pingpong(self.lab, "-n", 100, "-s", 65536)
+        capture.wait(60)
+        self.assertIn("packets captured", capture.output())
 
     def test_full_disk_ends_the_capture_with_one_line_and_the_reason(self):
         capture = start_capture(self.lab.a, "/dev/full")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which paths change when a neighbour gets another MAC.
+// Which paths are followed, and what is news of their next hops.
 #include "nic/net/followed_paths.h"
 
 #include <gtest/gtest.h>
@@ -22,35 +22,43 @@ FollowedPath To(uint32_t host, uint32_t hop, uint16_t vlan_id = 0) {
   return {{kDevice, vlan_id, Ip(1), Ip(host)}, Ip(hop), kFirst};
 }
 
-TEST(FollowedPathsTest, AllPathsByARouterMoveWithIt) {
-  FollowedPaths paths;
-  const auto a = paths.Follow(To(100, 254));
-  const auto b = paths.Follow(To(101, 254));
-  const auto c = paths.Follow(To(102, 253));
-  const std::vector<FollowedPath> moved = paths.OnNeighbour(kDevice, 0, Ip(254), kSecond);
-  ASSERT_EQ(moved.size(), 2u);
-  EXPECT_EQ(moved[0].mac, kSecond);
-  EXPECT_EQ(a->mac, kSecond);
-  EXPECT_EQ(b->mac, kSecond);
-  EXPECT_EQ(c->mac, kFirst);
+FollowedPath With(FollowedPath path, const Mac& mac) {
+  path.mac = mac;
+  return path;
 }
 
-TEST(FollowedPathsTest, TheSameMacAgainMovesNothing) {
+TEST(FollowedPathsTest, AnotherMacOfTheSameHopIsNews) {
+  FollowedPaths paths;
+  EXPECT_FALSE(paths.IsNews(To(100, 254))) << "no path is there";
+  const auto a = paths.Follow(To(100, 254));
+  EXPECT_FALSE(paths.IsNews(To(101, 254)));
+  EXPECT_TRUE(paths.IsNews(With(To(101, 254), kSecond)));
+  EXPECT_FALSE(paths.IsNews(With(To(102, 253), kSecond))) << "another hop";
+  const auto b = paths.Follow(With(To(101, 254), kSecond));
+  EXPECT_FALSE(paths.IsNews(With(To(103, 254), kSecond))) << "the newest counts";
+  EXPECT_EQ(a->mac, kFirst);
+}
+
+TEST(FollowedPathsTest, APathMovesOnce) {
   FollowedPaths paths;
   const auto path = paths.Follow(To(2, 2));
-  EXPECT_TRUE(paths.OnNeighbour(kDevice, 0, Ip(2), kFirst).empty());
-  EXPECT_EQ(paths.OnNeighbour(kDevice, 0, Ip(2), kSecond).size(), 1u);
-  EXPECT_TRUE(paths.OnNeighbour(kDevice, 0, Ip(2), kSecond).empty());
+  EXPECT_FALSE(paths.Move(*path, Ip(2), kFirst));
+  EXPECT_TRUE(paths.Move(*path, Ip(2), kSecond));
+  EXPECT_EQ(path->mac, kSecond);
+  EXPECT_FALSE(paths.Move(*path, Ip(2), kSecond));
+  EXPECT_TRUE(paths.Move(*path, Ip(3), kSecond));
+  EXPECT_EQ(path->next_hop, Ip(3));
+  EXPECT_TRUE(paths.IsNews(To(3, 3)));
 }
 
-TEST(FollowedPathsTest, NeighbourIsOneOfItsVlanAndDevice) {
+TEST(FollowedPathsTest, AHopIsOneOfItsVlanAndDevice) {
   FollowedPaths paths;
   const auto untagged = paths.Follow(To(2, 2));
-  const auto tagged = paths.Follow(To(2, 2, 100));
-  EXPECT_EQ(paths.OnNeighbour(kDevice, 100, Ip(2), kSecond).size(), 1u);
-  EXPECT_EQ(untagged->mac, kFirst);
-  EXPECT_EQ(tagged->mac, kSecond);
-  EXPECT_TRUE(paths.OnNeighbour(kOtherDevice, 0, Ip(2), kSecond).empty());
+  EXPECT_FALSE(paths.IsNews(With(To(2, 2, 100), kSecond)));
+  FollowedPath other = With(To(2, 2), kSecond);
+  EXPECT_TRUE(paths.IsNews(other));
+  other.key.device = kOtherDevice;
+  EXPECT_FALSE(paths.IsNews(other));
 }
 
 TEST(FollowedPathsTest, QueuePairsOfOnePathShareIt) {
@@ -66,10 +74,18 @@ TEST(FollowedPathsTest, PathWithoutHoldersIsForgotten) {
   FollowedPaths paths;
   auto path = paths.Follow(To(2, 2));
   path.reset();
-  EXPECT_TRUE(paths.OnNeighbour(kDevice, 0, Ip(2), kSecond).empty());
   EXPECT_TRUE(paths.Held().empty());
   for (uint32_t host = 3; host < 1000; ++host) paths.Follow(To(host, host));
   EXPECT_TRUE(paths.Held().empty());
+  EXPECT_FALSE(paths.IsNews(With(To(2, 2), kSecond))) << "its hop is forgotten too";
+}
+
+TEST(FollowedPathsTest, HopsThatAPathHasLeftAreForgotten) {
+  FollowedPaths paths;
+  const auto path = paths.Follow(To(2, 2));
+  for (uint32_t hop = 3; hop < 1000; ++hop) paths.Follow(To(2, hop));
+  EXPECT_FALSE(paths.IsNews(With(To(2, 2), kSecond)));
+  EXPECT_TRUE(paths.IsNews(With(To(2, 999), kSecond)));
 }
 
 }  // namespace

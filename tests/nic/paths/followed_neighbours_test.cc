@@ -200,6 +200,54 @@ TEST_F(FollowedNeighboursTest, AMacThatChangesAllTheTimeMovesPathsFiftyTimesASec
   EXPECT_EQ(path->mac, moved_.back().mac);
 }
 
+// Programs ask again and again, and a host answers so.
+TEST_F(FollowedNeighboursTest, AnswersThatChangeAllTheTimeMovePathsFiftyTimesASecond) {
+  const auto path = Follow("10.0.0.2");
+  kernel_.gateways[{kInterface, Ip("10.9.0.2")}] = Ip("10.0.0.2");
+  FollowedPaths::Holder other;
+  for (int i = 0; i < 1000; ++i) {
+    other = Follow("10.9.0.2", static_cast<uint8_t>(3 + i % 7));
+    timers_.Run(kMilli);
+  }
+  EXPECT_GE(moved_.size(), 10u);
+  EXPECT_LE(moved_.size(), 51u);
+  timers_.Run(Neighbours::kBetweenPasses);
+  EXPECT_EQ(path->mac, MacOf(3 + 999 % 7)) << "the last one counts";
+  EXPECT_EQ(other->mac, path->mac);
+}
+
+TEST_F(FollowedNeighboursTest, NewsBeyondTheBoundAreFoundByALookAtAllPaths) {
+  const auto path = Follow("10.0.0.2");
+  neighbours_.OnNews(News("10.0.0.3", MacOf(3)));  // The next pass comes later.
+  for (size_t i = 0; i < Neighbours::kMostNews; ++i) {
+    neighbours_.OnNews(News(absl::StrFormat("10.7.%d.%d", i / 250, i % 250).c_str(), MacOf(3)));
+  }
+  kernel_.routes_asked = 0;
+  Know("10.0.0.2", 9);
+  neighbours_.OnNews(News("10.0.0.2", MacOf(9)));
+  timers_.Run(Neighbours::kBetweenPasses);
+  EXPECT_EQ(path->mac, MacOf(2)) << "there is no room for these news";
+  timers_.Run(kSettleTime);
+  EXPECT_EQ(kernel_.routes_asked, 1);
+  EXPECT_EQ(path->mac, MacOf(9));
+  EXPECT_EQ(moved_.size(), 1u);
+}
+
+TEST_F(FollowedNeighboursTest, NewsDuringALookAtAllPathsAreLookedAtAfterIt) {
+  std::vector<FollowedPaths::Holder> paths;
+  for (int i = 0; i < 40; ++i) {
+    const std::string address = absl::StrFormat("10.9.0.%d", i + 1);
+    paths.push_back(Follow(address.c_str()));
+    Know(address.c_str(), 2);
+  }
+  neighbours_.OnNews({.routes = true});
+  timers_.FireNext();
+  for (int i = 0; i < 40; ++i) Know(absl::StrFormat("10.9.0.%d", i + 1).c_str(), 7);
+  neighbours_.OnNews({.routes = true});
+  timers_.Run(kSecond);
+  for (const auto& path : paths) EXPECT_EQ(path->mac, MacOf(7));
+}
+
 TEST_F(FollowedNeighboursTest, ALookAtManyPathsMovesThemFiftyTimesASecond) {
   std::vector<FollowedPaths::Holder> paths;
   for (int i = 0; i < 100; ++i) {

@@ -44,6 +44,16 @@ TEST(ExtcapTest, DumpsOfAnotherKindHaveNoDevices) {
   }
 }
 
+// The daemon may be another one than the user thinks.
+TEST(ExtcapTest, NamesAndAddressesForgeNoSentence) {
+  const auto interfaces = ReadExtcapInterfaces(
+      R"({"devices": [{"name": "a}"}, {"name": "{a"}, {"name": "b\ninterface {value=c}"},)"
+      R"( {"name": "d", "addresses": ["10.0.0.1}{x=y\u001b"]}]})");
+  ASSERT_EQ(interfaces.size(), 1u);
+  EXPECT_EQ(interfaces[0].device, "d");
+  EXPECT_EQ(interfaces[0].address, "");
+}
+
 TEST(ExtcapFoldersTest, BothSpellingsOfTsharkAreRead) {
   const ExtcapFolders old = ParseExtcapFolders("Temp:\t/tmp\nExtcap path:  \t/usr/lib/extcap\n");
   EXPECT_EQ(old.global, "/usr/lib/extcap");

@@ -50,6 +50,19 @@ TEST(ListingTest, DumpsOfOtherVersionsAreTaken) {
   EXPECT_FALSE(OnlyUsedBy(17, "{}", UROCE_DUMP_CQ, "nope").ok());
 }
 
+TEST(ListingTest, DumpsThatAreNestedWithoutEndAreErrors) {
+  constexpr size_t kDeep = 1'000'000;
+  for (const char* nested : {"[", "{\"a\":"}) {
+    std::string dump = R"({"cqs": [{"session": 1, "handle": 2, "a": )";
+    for (size_t i = 0; i < kDeep; ++i) dump += nested;
+    dump += '0' + std::string(kDeep, nested[0] == '[' ? ']' : '}') + "}]}";
+    EXPECT_FALSE(OnlyUsedBy(17, kQueuePairs, UROCE_DUMP_CQ, dump).ok());
+  }
+  const std::string text = R"({"cqs": [{"session": 1, "handle": 2, "a": ")" +
+                           std::string(kDeep, '[') + R"(\"[[", "qpn": 17}]})";
+  EXPECT_TRUE(OnlyUsedBy(17, kQueuePairs, UROCE_DUMP_CQ, text).ok()) << "a string is not nested";
+}
+
 TEST(ListingTest, FiltersThatSelectNothingAreErrors) {
   EXPECT_TRUE(CheckFilters(UROCE_DUMP_CQ, {.pid = 1, .qpn = 2}).ok());
   EXPECT_TRUE(CheckFilters(UROCE_DUMP_DEVICES, {.device = "a"}).ok());
