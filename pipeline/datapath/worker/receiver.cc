@@ -96,15 +96,56 @@ bool IsFromMember(const Device& device, const QueuePair& member, const wire::Pac
 
 }  // namespace
 
-void MulticastReceiver::Receive(DevicePort& port, const wire::Packet& packet,
-                                const wire::FrameView& view, const rte_mbuf* frame) {
-  if (mark_.IsSet(*frame)) return DeliverToMembers(port, packet, frame);
-  const bool is_taken = context_.admission.IsForGroup(port, packet, view, frame);
-  context_.recorder.Record(port, frame);
-  if (!is_taken) return;
-  Count(port.counters().multicast_rcv_packets);
-  GiveToOthers(port, packet, frame);
+MulticastReceiver::~MulticastReceiver() {
+  for (const Waiting& each : waiting_) rte_pktmbuf_free(each.frame);
+}
+
+bool MulticastReceiver::BeginTurn() {
+  copies_ = 0;
+  if (waiting_.empty()) [[likely]]
+    return false;
+  while (!waiting_.empty() && copies_ < kCopiesOfTurn) {
+    const Waiting next = waiting_.front();
+    waiting_.pop_front();
+    DevicePort* const port = context_.ports.At(next.port);
+    wire::Packet packet;
+    wire::FrameView view;
+    if (port != nullptr && DecodeAgain(*next.frame, packet, view)) {
+      DeliverToMembers(*port, packet, next.frame);
+    }
+    rte_pktmbuf_free(next.frame);
+  }
+  return true;
+}
+
+bool MulticastReceiver::Receive(DevicePort& port, const wire::Packet& packet,
+                                const wire::FrameView& view, rte_mbuf* frame) {
+  const bool of_other_worker = mark_.IsSet(*frame);
+  if (!of_other_worker) {
+    const bool is_taken = context_.admission.IsForGroup(port, packet, view, frame);
+    context_.recorder.Record(port, frame);
+    if (!is_taken) return false;
+    Count(port.counters().multicast_rcv_packets);
+    GiveToOthers(port, packet, frame);
+  }
+  if (!waiting_.empty() || copies_ >= kCopiesOfTurn) return Keep(port, frame, of_other_worker);
   DeliverToMembers(port, packet, frame);
+  return false;
+}
+
+// Of a port at most one burst waits (HasWaiting).
+bool MulticastReceiver::Keep(DevicePort& port, rte_mbuf* frame, bool of_other_worker) {
+  if (of_other_worker && waiting_.size() >= kMostWaiting) {
+    Count(port.counters().rx_cross_worker_full);
+    return false;
+  }
+  waiting_.push_back({port.position(), frame});
+  return true;
+}
+
+bool MulticastReceiver::HasWaiting(const DevicePort& port) const {
+  return std::ranges::any_of(waiting_,
+                             [&](const Waiting& each) { return each.port == port.position(); });
 }
 
 void MulticastReceiver::GiveToOthers(DevicePort& port, const wire::Packet& packet,
@@ -136,6 +177,7 @@ void MulticastReceiver::DeliverToMembers(DevicePort& port, const wire::Packet& p
     }
     rte_mbuf* const copy = Copy(port, *frame);
     if (copy == nullptr) return;
+    ++copies_;
     Deliver(qp, copy);
   }
 }
@@ -231,6 +273,7 @@ Receiver::Receiver(const ReceiveContext& context)
       admission_(context.recorder),
       hand_over_(context.cross_worker, context.recorder, context.counters.handed_over),
       multicast_({.worker = context.cross_worker.index(),
+                  .ports = context.ports,
                   .admission = admission_,
                   .recorder = context.recorder,
                   .stash = context.stash,
@@ -238,17 +281,19 @@ Receiver::Receiver(const ReceiveContext& context)
                   .executor = context.executor}) {}
 
 bool Receiver::Receive() {
-  bool any = false;
+  bool any = multicast_.BeginTurn();
   bool has_more = false;
   for (const auto& port : context_.ports) {
     any |= ReceiveFrom(*port);
     has_more |= port->has_more();
   }
-  has_more_ = has_more;
+  has_more_ = has_more || multicast_.any_waits();
   return any;
 }
 
 bool Receiver::ReceiveFrom(DevicePort& port) {
+  if (multicast_.any_waits() && multicast_.HasWaiting(port)) [[unlikely]]
+    return false;
   std::array<rte_mbuf*, DevicePort::kMostReceived> frames;
   const uint16_t count = port.Receive(frames.data(), context_.time.now());
   if (count == 0) return false;
@@ -353,8 +398,7 @@ bool Receiver::OnFrame(DevicePort& port, rte_mbuf* frame) {
   }
   context_.recorder.Begin(packet);
   if (packet.header.dest_qpn == kMulticastQpn && (view.destination[0] & 1) != 0) [[unlikely]] {
-    multicast_.Receive(port, packet, view, frame);
-    return false;
+    return multicast_.Receive(port, packet, view, frame);
   }
   const uint32_t owner = context_.cross_worker.OwnerOf(packet.header.dest_qpn);
   if (owner != context_.cross_worker.index() && view.destination == port.device().mac) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
@@ -143,6 +144,7 @@ class HandOver {
 /// The parts of a worker that its receiver of multicast packets uses.
 struct MulticastContext {
   uint32_t worker = 0;
+  const DevicePorts& ports;
   Admission& admission;
   FrameRecorder& recorder;
   FrameStash& stash;
@@ -152,17 +154,38 @@ struct MulticastContext {
 
 /// Receives datagrams to multicast groups (docs/protocol/transport.md, section 10). Each member
 /// gets its own copy, since the bytes written in front of the payload overwrite the headers. One
-/// thread.
+/// packet has up to 64 members, and each port a burst of packets: those for which a turn has made
+/// enough copies wait for the next turns, in their order. One thread.
 class MulticastReceiver {
  public:
-  explicit MulticastReceiver(const MulticastContext& context) : context_(context) {}
+  /// The number of copies at which a turn delivers no further packet.
+  static constexpr uint32_t kCopiesOfTurn = 512;
+  /// Packets of other workers find no place behind so many that wait.
+  static constexpr size_t kMostWaiting = 256;
 
+  explicit MulticastReceiver(const MulticastContext& context) : context_(context) {}
+  ~MulticastReceiver();
+  MulticastReceiver(const MulticastReceiver&) = delete;
+  MulticastReceiver& operator=(const MulticastReceiver&) = delete;
+
+  /// Begins a turn with the packets that wait. False: there was none.
+  bool BeginTurn();
   /// Gives a packet to the group's members of this worker, and copies of it to the other workers.
-  /// The caller keeps the frame.
-  void Receive(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
-               const rte_mbuf* frame);
+  /// True: the frame was kept, for a later turn.
+  bool Receive(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+               rte_mbuf* frame);
+  bool any_waits() const { return !waiting_.empty(); }
+  /// Whether packets of this port wait: no more of its frames are taken then, so that its senders
+  /// wait, too.
+  bool HasWaiting(const DevicePort& port) const;
 
  private:
+  struct Waiting {
+    uint16_t port;  ///< Its position.
+    rte_mbuf* frame;
+  };
+
+  bool Keep(DevicePort& port, rte_mbuf* frame, bool of_other_worker);
   void GiveToOthers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
   void DeliverToMembers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
   void Deliver(QueuePair& qp, rte_mbuf* copy);
@@ -171,6 +194,8 @@ class MulticastReceiver {
 
   const MulticastContext context_;
   const MulticastMark mark_;
+  uint32_t copies_ = 0;  ///< In this turn.
+  std::deque<Waiting> waiting_;
 };
 
 /// The parts of a worker that its receiver uses.

@@ -2,6 +2,8 @@
 // Datagrams to groups: who gets a copy, on whatever worker, and who does not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 
@@ -119,6 +121,42 @@ TEST_P(MulticastTest, WhoIsNoMemberOrHasAnotherQkeyGetsNothing) {
   Send();
   EXPECT_TRUE(Got(far_));
   EXPECT_FALSE(far_last_.PollReceive(cqe));
+}
+
+// Else some ports with a group of 64 each keep all programs of a worker waiting for long.
+// [10.multicast.turn]
+TEST_P(MulticastTest, ATurnMakesABoundedNumberOfCopiesAndNoneIsLost) {
+  constexpr int kMembers = 64, kPackets = 32;
+  constexpr uint32_t kMostOfTurn = 512 + kMembers;  // The last packet goes to all its members.
+  std::vector<Endpoint*> members;
+  for (int i = 0; i < kMembers; ++i) {
+    members.push_back(&bed_.AddEndpoint(1, kDatagrams, GetParam() - 1));
+    bed_.StartDatagrams(*members.back(), kQkey);
+    Attach(*members.back());
+    for (int k = 0; k < kPackets; ++k) PostReceive(*members.back(), 0);
+  }
+  sender_.hold_bell = true;
+  for (int i = 0; i < kPackets; ++i) Send();
+  sender_.RingBell();
+  std::vector<int> got(kMembers);
+  const auto take = [&] {
+    uint32_t taken = 0;
+    uroce_cqe cqe;
+    for (int i = 0; i < kMembers; ++i) {
+      for (; members[i]->PollReceive(cqe); ++got[i]) ++taken;
+    }
+    return taken;
+  };
+  uint32_t most = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    bed_.Turn();
+    most = std::max(most, take());
+  }
+  EXPECT_GT(most, kMostOfTurn / 2) << "it is measured";
+  EXPECT_LE(most, kMostOfTurn);
+  bed_.Settle();
+  take();
+  EXPECT_EQ(got, std::vector<int>(kMembers, kPackets));
 }
 
 // [10.multicast.other]
