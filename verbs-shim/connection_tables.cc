@@ -49,6 +49,45 @@ bool CmIds::TakeOne(uint32_t file, uint32_t* id, uint64_t* uid) {
   return false;
 }
 
+void CopiedRegions::Write(Place& place, const CopiedRegion& region) {
+  rings::StoreRelaxed(place.sequence, place.sequence + 1);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  rings::StoreRelaxed(place.region.lkey, region.lkey);
+  rings::StoreRelaxed(place.region.pd, region.pd);
+  rings::StoreRelaxed(place.region.iova, region.iova);
+  rings::StoreRelaxed(place.region.start, region.start);
+  rings::StoreRelaxed(place.region.length, region.length);
+  rings::StoreRelease(place.sequence, place.sequence + 1);
+}
+
+void CopiedRegions::Add(const CopiedRegion& region) {
+  if (rings::LoadRelaxed(is_used_) == 0) return;
+  const MutexLock lock(mutex_);
+  Write(places_[PlaceOf(region.lkey)], region);
+  rings::StoreRelaxed(has_any_, 1u);
+}
+
+void CopiedRegions::Remove(uint32_t lkey) {
+  if (empty()) return;
+  const MutexLock lock(mutex_);
+  Place& place = places_[PlaceOf(lkey)];
+  if (place.region.lkey == lkey) Write(place, {});
+}
+
+bool CopiedRegions::Find(uint32_t lkey, uint32_t pd, uint64_t addr, uint64_t length,
+                         uint64_t* start) const {
+  const Place& place = places_[PlaceOf(lkey)];
+  const uint32_t sequence = rings::LoadAcquire(place.sequence);
+  const bool is_it =
+      rings::LoadRelaxed(place.region.lkey) == lkey && rings::LoadRelaxed(place.region.pd) == pd;
+  const uint64_t offset = addr - rings::LoadRelaxed(place.region.iova);
+  const uint64_t bytes = rings::LoadRelaxed(place.region.length);
+  *start = rings::LoadRelaxed(place.region.start) + offset;
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (sequence % 2 != 0 || rings::LoadRelaxed(place.sequence) != sequence) return false;
+  return is_it && offset <= bytes && length <= bytes - offset;
+}
+
 void EventTable::Add(EventSource& source, EventKind kind, void* object) {
   const MutexLock lock(mutex_);
   source = {.number = ++last_number_, .kind = kind, .object = object};

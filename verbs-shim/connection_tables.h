@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a connection to the daemon finds its objects by: queue pairs by the handle in a CQE, objects
-// by the number in an event, and the ids of the connection manager that get an event when the
-// daemon ends.
+// by the number in an event, copied regions by their lkey, and the ids of the connection manager
+// that get an event when the daemon ends.
 #pragma once
 
 #include <pthread.h>
@@ -93,6 +93,46 @@ class EventTable {
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   uint64_t last_number_ = 0;
   EventSource* chains_[kChains] = {};
+};
+
+// ---- Regions that the daemon does not map, by their lkey ----
+
+/// Contiguous bytes that SGEs name by an lkey.
+struct CopiedRegion {
+  uint32_t lkey;
+  uint32_t pd;
+  uint64_t iova;  ///< Of `start` in SGEs.
+  uint64_t start;
+  uint64_t length;
+};
+
+/// The regions of which the daemon maps no part. One that is not here is only slower: a region may
+/// push out another one. Any thread; a look takes no lock.
+class CopiedRegions {
+ public:
+  /// Regions are recorded from now on.
+  void Begin() { rings::StoreRelaxed(is_used_, 1u); }
+  void Add(const CopiedRegion& region);
+  void Remove(uint32_t lkey);
+  /// Sets where the `length` bytes at `addr` lie in the program. False: they are no part of a
+  /// region of `pd` that is here.
+  bool Find(uint32_t lkey, uint32_t pd, uint64_t addr, uint64_t length, uint64_t* start) const;
+  bool empty() const { return rings::LoadRelaxed(has_any_) == 0; }
+
+ private:
+  static constexpr uint32_t kPlaces = 1024;
+  struct Place {
+    uint32_t sequence;  ///< Odd while the region changes.
+    CopiedRegion region;
+  };
+
+  static uint32_t PlaceOf(uint32_t lkey) { return lkey * 0x9E3779B1u >> 22; }
+  static void Write(Place& place, const CopiedRegion& region);
+
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  ///< Of those who write.
+  uint32_t is_used_ = 0;
+  uint32_t has_any_ = 0;  ///< Whether there was ever one.
+  Place places_[kPlaces] = {};
 };
 
 // ---- Queue pairs by the handle in a CQE ----

@@ -107,6 +107,7 @@ class DaemonConnection {
   pthread_mutex_t& queue_pair_mutex() { return queue_pair_mutex_; }
   /// The ids of rdma_cm for which the program has set a uid.
   CmIds& cm_ids() { return cm_ids_; }
+  CopiedRegions& copied_regions() { return copied_regions_; }
   /// Socket for uroce_lend.
   int memory_socket() const { return memory_socket_; }
   /// /dev/userfaultfd as the daemon passed it, or -1.
@@ -143,6 +144,7 @@ class DaemonConnection {
   QueuePairTable queue_pairs_;
   EventTable events_;
   CmIds cm_ids_;
+  CopiedRegions copied_regions_;
   pthread_mutex_t queue_pair_mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 

@@ -337,11 +337,32 @@ ibv_mr* Register(ibv_pd* pd, const RegionAttributes& wanted) {
                   static_cast<unsigned>(wanted.access));
 }
 
+/// Has posts copy payload of the region, if the daemon maps no part of it: the copied parts of
+/// others are small.
+void ListIfCopied(const MemoryRegion& mr) {
+  const memory::MemoryRequest& request = mr.request;
+  if (!mr.registration.is_copied) return;
+  const bool is_zero_based = (request.access & IBV_ACCESS_ZERO_BASED) != 0;
+  Ours(mr.verbs.context)
+      ->connection->copied_regions()
+      .Add({
+          .lkey = mr.verbs.lkey,
+          .pd = request.pd,
+          .iova = is_zero_based ? 0 : request.iova,
+          .start = request.addr,
+          .length = request.length,
+      });
+}
+
 int Deregister(MemoryRegion& mr) {
   if (mr.is_imported) return EINVAL;
   DaemonConnection& connection = *Ours(mr.verbs.context)->connection;
+  connection.copied_regions().Remove(mr.verbs.lkey);
   const int error = memory::DeregisterMemory(memory::DaemonOf(connection), mr.registration);
-  if (error != 0 && connection.state() != ConnectionState::kDaemonGone) return error;
+  if (error != 0 && connection.state() != ConnectionState::kDaemonGone) {
+    ListIfCopied(mr);
+    return error;
+  }
   if (IsOnDemand(mr)) Unlist(mr);
   if (mr.users_of_memory != nullptr) __atomic_fetch_sub(mr.users_of_memory, 1, __ATOMIC_RELEASE);
   if (mr.dma_buf != nullptr) gpu::UnmapDmaBuf(mr.dma_buf);
@@ -381,11 +402,16 @@ int Reregister(MemoryRegion& mr, int flags, ibv_pd* pd, void* addr, size_t lengt
   if (error != 0) return error;
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) error = FindDevice(request);
   if (error != 0) return error;
+  Ours(mr.verbs.context)->connection->copied_regions().Remove(mr.verbs.lkey);
   error = memory::ReregisterMemory(DaemonOf(mr.verbs.context), request, mr.registration);
-  if (error != 0) return error;
+  if (error != 0) {
+    ListIfCopied(mr);
+    return error;
+  }
   if (IsOnDemand(mr)) Unlist(mr);
   mr.request = request;
   ListIfOnDemand(mr);
+  ListIfCopied(mr);
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr.verbs.pd = pd;
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
     mr.verbs.addr = addr;
@@ -438,6 +464,7 @@ ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& requ
   }
   mr->verbs = {pd->context, pd, addr, request.length, made.handle, made.lkey, made.rkey};
   ListIfOnDemand(*mr);
+  ListIfCopied(*mr);
   return &mr->verbs;
 }
 

@@ -13,6 +13,7 @@
 #include "verbs-shim/connection_tables.h"
 #include "verbs-shim/daemon_connection.h"
 #include "verbs-shim/events.h"
+#include "verbs-shim/send_copies.h"
 #include "verbs-shim/support.h"
 
 namespace uroce::shim {
@@ -135,6 +136,7 @@ struct alignas(UROCE_LINE) QueuePair {
   bool has_extended;  ///< Whether the program asked for an ibv_qp_ex.
   ibv_qp_cap cap;
   WorkQueue send;
+  SendCopies copies;  ///< Guarded by send.lock.
   WorkQueue receive;
   QueuePair* next;  ///< In the list of the connection's table.
   EventSource events;

@@ -242,6 +242,7 @@ int OpenOwnCopies(DaemonConnection& connection) {
   }
   if (error == 0) {
     memory::g_own_threads.Add();
+    connection.copied_regions().Begin();
     return 0;
   }
   free(room);

@@ -148,6 +148,13 @@ void WriteInline(uint8_t* slot, uroce_send_wqe& header, const ibv_send_wr& wr) {
   rings::WriteSendHeader(slot, header);
 }
 
+/// Whether the program sends bytes of regions that the daemon does not map, perhaps by `wr`.
+bool MayCopy(const QueuePair& queue_pair, const ibv_send_wr& wr) {
+  if (queue_pair.connection->copied_regions().empty()) [[likely]]
+    return false;
+  return ((kSends | kWrites) & Bit(wr.opcode)) != 0 && (wr.send_flags & IBV_SEND_FENCE) == 0;
+}
+
 /// Rings when the queue pair is in error. A worker does not check receive queues by itself then, so
 /// the doorbell makes it flush what is posted then, too.
 void RingIfInError(const QueuePair& queue_pair) {
@@ -181,6 +188,9 @@ int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr) {
   uroce_send_wqe header = HeaderOf(wr, queue_pair.verbs.qp_base.qp_type);
   if ((header.flags & UROCE_SEND_INLINE) != 0) {
     WriteInline(slot, header, wr);
+  } else if (ibv_sge copy; MayCopy(queue_pair, wr) && CopyPayload(queue_pair, wr, &copy)) {
+    header.num_sge = 1;
+    memcpy(rings::WriteSendHeader(slot, header), &copy, sizeof(copy));
   } else {
     uint8_t* place = rings::WriteSendHeader(slot, header);
     memcpy(place, wr.sg_list, header.num_sge * sizeof(ibv_sge));
@@ -214,15 +224,21 @@ int PostSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     *bad_wr = wr;
     return error;
   }
-  const SpinGuard guard(queue_pair.send.lock);
-  const uint32_t first = queue_pair.send.ring.index();
-  for (; wr != nullptr; wr = wr->next) {
-    error = WriteSend(queue_pair, *wr);
-    if (error == 0) continue;
-    *bad_wr = wr;
-    break;
+  bool wants_ring;
+  {
+    const SpinGuard guard(queue_pair.send.lock);
+    const uint32_t first = queue_pair.send.ring.index();
+    for (; wr != nullptr; wr = wr->next) {
+      error = WriteSend(queue_pair, *wr);
+      if (error == 0) continue;
+      *bad_wr = wr;
+      break;
+    }
+    PublishSends(queue_pair, first);
+    wants_ring = queue_pair.copies.state == SendCopies::State::kWanted;
   }
-  PublishSends(queue_pair, first);
+  if (wants_ring) [[unlikely]]
+    MakeWantedRing(queue_pair);
   return error;
 }
 

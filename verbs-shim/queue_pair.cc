@@ -244,6 +244,7 @@ int Destroy(QueuePair& queue_pair) {
     WaitForAcknowledgement(verbs.mutex, verbs.cond, &verbs.events_completed,
                            queue_pair.events.async_events);
   }
+  EndSendCopies(queue_pair);
   Free(&queue_pair);
   return 0;
 }

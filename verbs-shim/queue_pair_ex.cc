@@ -155,6 +155,7 @@ void Abort(ibv_qp_ex* qp) {
   QueuePair& queue_pair = *Ours(qp);
   queue_pair.build.is_open = false;
   queue_pair.send.ring.Rewind(queue_pair.build.first);
+  queue_pair.copies.ring.TakeBack(queue_pair.build.first);
   queue_pair.send.lock.Unlock();
 }
 
@@ -167,7 +168,10 @@ int Complete(ibv_qp_ex* qp) {
     return error;
   }
   PublishSends(queue_pair, queue_pair.build.first);
+  const bool wants_ring = queue_pair.copies.state == SendCopies::State::kWanted;
   queue_pair.send.lock.Unlock();
+  if (wants_ring) [[unlikely]]
+    MakeWantedRing(queue_pair);
   return 0;
 }
 

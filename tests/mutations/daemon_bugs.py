@@ -27,6 +27,7 @@ PATHS = ["tests/nic/paths/paths_test"]
 PEERS = ["tests/nic/peers/peers_test"]
 RDMA_CM = ["tests/nic/rdma_cm/rdma_cm_test"]
 RDMA_CM_HOST = ["tests/nic/nic_rdma_cm_host_test"]
+SEND_COPIES = ["tests/verbs-shim/send_copies_test"]
 SETTINGS = ["tests/nic/nic_config_test", "tests/nic/nic_device_files_test"]
 SHIM = ["tests/fuzz/shim_random_test", "tests/verbs-shim/shim_test"]
 SHIM_MEMORY = ["tests/verbs-shim/memory/memory_pins_test",
@@ -305,6 +306,10 @@ BUGS = [
     ("shim-uses-objects-of-a-former-daemon", SHIM, "verbs-shim/objects.h",
      "  return Ours(context)->connection == &connection ? 0 : EIO;", "  return 0;",
      "objects of a lost connection are refused"),
+    ("payload-given-away-before-its-request-ends", SEND_COPIES, "verbs-shim/copy_ring.h",
+     "if (behind == 0 || behind > UINT32_MAX / 2) return;",
+     "if (behind > UINT32_MAX / 2) return;",
+     "payload that a post has copied stays until its request is complete"),
     ("staged-copies-answered-before-they-are-done", GPU, "verbs-shim/gpu_driver.cc",
      "const int result = driver_->synchronize(stream_);", "const int result = kSuccess;",
      "the shim answers for device memory once its bytes are there"),

@@ -292,6 +292,11 @@ bool HasPart(const Registry& registry, PartKind kind) {
   return false;
 }
 
+bool HasOnlyCopiedParts(const Registry& registry) {
+  return std::all_of(registry.parts.begin(), registry.parts.end(),
+                     [](const RegionPart& part) { return part.kind == PartKind::kCopied; });
+}
+
 /// Has pages copied that may be pinned, where the remap would not see it.
 void KeepPinned(Registry& registry) {
   const auto is_blind = [&registry](const RegionPart& part) {
@@ -450,6 +455,7 @@ int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& requ
   const bool needs_write = (request.access & kWriteAccess) != 0;
   MakePartsReachable(registry, daemon, needs_write, registration);
   registration.limited_bytes = LimitedBytes(registry);
+  registration.is_copied = HasOnlyCopiedParts(registry);
   error = CheckFilePages(registry);
   if (error == 0) error = TellDaemon(registry, daemon, request, replaces, registration);
   if (error != 0) DropReferences(registry, daemon, registration);

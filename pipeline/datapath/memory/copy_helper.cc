@@ -32,8 +32,14 @@ namespace {
 constexpr int kPollsBeforeYield = 16;
 constexpr std::chrono::microseconds kSpinBeforeSleep{20};
 constexpr std::chrono::seconds kStopLimit{1};
-// Below, a worker that may access the memory itself is faster than a thread that has to be woken.
+// Of less, a worker that may access the memory itself is faster than a thread that may have to be
+// woken.
 constexpr uint32_t kLeastForProgram = 16 << 10;
+constexpr uint32_t kLeastRangesForProgram = 3;
+
+bool IsLarge(uint32_t bytes, uint32_t ranges) {
+  return bytes >= kLeastForProgram || ranges >= kLeastRangesForProgram;
+}
 
 std::atomic<uint32_t> live_helpers{0};  // Counts a helper until its last user has released it.
 
@@ -46,7 +52,9 @@ void Pass(CopyJob& job, uint64_t bytes) {
   while (bytes != 0) {
     CopyPiece& piece = job.pieces[job.moved_pieces];
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(bytes, piece.length_bytes));
-    piece = {piece.app_addr + part, piece.bytes + part, piece.length_bytes - part, piece.is_staged};
+    piece.app_addr += part;
+    piece.bytes += part;
+    piece.length_bytes -= part;
     bytes -= part;
     if (piece.length_bytes == 0) ++job.moved_pieces;
   }
@@ -137,6 +145,15 @@ void DeleteAll(CopyJobQueue& jobs) {
 uint32_t CopyJob::bytes() const {
   uint32_t sum = 0;
   for (uint32_t i = 0; i < piece_count; ++i) sum += pieces[i].length_bytes;
+  return sum;
+}
+
+uint32_t CopyJob::ranges() const {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < piece_count; ++i) {
+    const CopyPiece* const before = i == 0 ? nullptr : &pieces[i - 1];
+    if (before == nullptr || before->app_addr + before->length_bytes != pieces[i].app_addr) ++sum;
+  }
   return sum;
 }
 
@@ -291,15 +308,15 @@ void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
   if (lanes != nullptr) {
     const auto now = std::chrono::steady_clock::now();
-    const uint32_t least = shared_->memory.by_workers ? kLeastForProgram : 0;
-    if (lanes->Takes(worker, *job, least, now)) return lanes->Post(worker, job, now);
+    const bool is_large = !shared_->memory.by_workers || IsLarge(job->bytes(), job->ranges());
+    if (is_large && lanes->Takes(worker, *job, now)) return lanes->Post(worker, job, now);
   }
   GiveToThread(job);
 }
 
-bool CopyHelper::IsForProgram(uint32_t worker, uint32_t bytes) const {
+bool CopyHelper::IsForProgram(uint32_t worker, uint32_t bytes, uint32_t ranges) const {
   const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
-  return lanes != nullptr && bytes >= kLeastForProgram &&
+  return lanes != nullptr && IsLarge(bytes, ranges) &&
          lanes->HasRoom(worker, std::chrono::steady_clock::now());
 }
 
@@ -444,8 +461,7 @@ CopyVector GatherPieces(const CopyJob& job, uint32_t first) {
   for (uint32_t i = first; i < job.piece_count && job.pieces[i].app_addr == next; ++i) {
     const CopyPiece& piece = job.pieces[i];
     if (piece.is_staged) break;
-    const bool ends_write =
-        job.kind == CopyJob::Kind::kWrite && job.ends_message && i + 1 == job.piece_count;
+    const bool ends_write = job.kind == CopyJob::Kind::kWrite && piece.ends_message;
     const uint64_t end_bytes = ends_write ? BytesOfLastWord(piece) : 0;
     Add(vector, piece.bytes, piece.length_bytes - end_bytes);
     Add(vector, piece.bytes + piece.length_bytes - end_bytes, end_bytes);

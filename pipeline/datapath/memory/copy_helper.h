@@ -34,7 +34,8 @@ struct CopyPiece {
   uint64_t app_addr = 0;
   uint8_t* bytes = nullptr;  ///< In a frame or in the job; null for atomics.
   uint32_t length_bytes = 0;
-  bool is_staged = false;  ///< Memory of a device.
+  bool is_staged = false;     ///< Memory of a device.
+  bool ends_message = false;  ///< kWrite: programs may poll on its last bytes: see GatherPieces.
 };
 
 /// How many bytes of `piece` lie in the aligned eight bytes in which it ends: programs poll on
@@ -58,7 +59,6 @@ struct CopyJob {
   Kind kind = Kind::kRead;
   uint32_t piece_count = 0;
   uint32_t own_pieces = 0;    ///< The job's own, which come first. Only these can fail the job.
-  bool ends_message = true;   ///< kWrite: a program may poll on the last bytes: see GatherPieces.
   uint32_t moved_pieces = 0;  ///< The helper's answer: how many pieces, from the first on.
   std::array<CopyPiece, kMaxPieces> pieces;  ///< A piece advances as its bytes are moved.
   uint32_t batched_count = 0;
@@ -78,6 +78,12 @@ struct CopyJob {
 
   /// The bytes of all pieces.
   uint32_t bytes() const;
+  /// How many system calls the daemon needs to move the pieces: one for each range of the program.
+  uint32_t ranges() const;
+  /// Says of the newest piece whether a message ends with it.
+  void SetEnd(bool ends_message) {
+    if (piece_count != 0) pieces[piece_count - 1].ends_message = ends_message;
+  }
   /// Releases the references to the frames of `batched`.
   void DropBatched();
   ~CopyJob();
@@ -154,9 +160,9 @@ class CopyHelper {
   /// it, since workers may not access the memory, since accesses take long (AccessRest), since the
   /// process has ended, or since an atomic would not exclude those of other threads.
   [[nodiscard]] bool DoNow(uint32_t worker, CopyJob& job);
-  /// Whether the program itself would make a copy of so many bytes now: Submit is the faster way
-  /// then.
-  bool IsForProgram(uint32_t worker, uint32_t bytes) const;
+  /// Whether the program itself would make a copy of so many bytes in so many ranges now: Submit is
+  /// the faster way then.
+  bool IsForProgram(uint32_t worker, uint32_t bytes, uint32_t ranges) const;
   /// Has the program's thread make the copy, where its lane takes it, or the helper.
   void Submit(uint32_t worker, CopyJob* job);
   /// Returns a finished job of this worker, or null. The caller deletes a job whose owner is null.
@@ -202,14 +208,14 @@ class CopyHelper {
 
 /// Contiguous bytes of the program, for one system call.
 struct CopyVector {
-  std::array<iovec, CopyJob::kMaxPieces + 1> entries;
+  std::array<iovec, 2 * CopyJob::kMaxPieces> entries;
   int count = 0;
 };
 
 /// Gathers the pieces from `first` on that are contiguous in the program's memory. None is staged.
-/// The last eight bytes of a kWrite that ends a message (an aligned piece, or as much of it as the
-/// message has) get their own entry, because programs poll on them. The kernel treats the entries
-/// as follows:
+/// The last eight bytes of a piece of a kWrite that ends a message (an aligned piece, or as much of
+/// it as the message has) get their own entry, because programs poll on them. The kernel treats the
+/// entries as follows:
 /// - It copies one entry after the other, and each entry page by page, in rising
 ///   addresses. All bytes of an entry are visible before those of the next one.
 /// - Within a page it copies by one string instruction (processors with FSRM) or by

@@ -18,7 +18,7 @@ namespace {
 static_assert(sizeof(uroce_copies) % 4096 == 0);
 static_assert(sizeof(uroce_copy_lane) % 4096 == 0);
 static_assert(offsetof(uroce_copy_lane, data) % 4096 == 0);
-static_assert(CopyJob::kMaxPieces + 1 <= UROCE_COPY_PIECES);
+static_assert(2 * CopyJob::kMaxPieces <= UROCE_COPY_PIECES);
 
 bool HasStaged(const CopyJob& job) {
   const auto end = job.pieces.begin() + job.piece_count;
@@ -50,11 +50,10 @@ uint32_t CopyLanes::FreeSlot(uint32_t worker) const {
   return UROCE_COPY_SLOTS;
 }
 
-bool CopyLanes::Takes(uint32_t worker, const CopyJob& job, uint32_t least_bytes, Time now) const {
+bool CopyLanes::Takes(uint32_t worker, const CopyJob& job, Time now) const {
   if (job.kind != CopyJob::Kind::kRead && job.kind != CopyJob::Kind::kWrite) return false;
   const uint32_t bytes = job.bytes();
-  return !HasStaged(job) && bytes != 0 && bytes >= least_bytes && bytes <= UROCE_COPY_MOST_BYTES &&
-         HasRoom(worker, now);
+  return !HasStaged(job) && bytes != 0 && bytes <= UROCE_COPY_MOST_BYTES && HasRoom(worker, now);
 }
 
 void CopyLanes::Post(uint32_t worker, CopyJob* job, Time now) {

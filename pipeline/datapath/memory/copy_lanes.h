@@ -48,9 +48,8 @@ class CopyLanes {
     return worker < lanes_.size() && now >= lanes_[worker].rests_until &&
            FreeSlot(worker) != UROCE_COPY_SLOTS;
   }
-  /// Whether the lane takes `job` now: a read or write of at least `least_bytes`, without pieces of
-  /// devices.
-  bool Takes(uint32_t worker, const CopyJob& job, uint32_t least_bytes, Time now) const;
+  /// Whether the lane takes `job` now: a read or write without pieces of devices.
+  bool Takes(uint32_t worker, const CopyJob& job, Time now) const;
   /// Has the program execute `job`, which Takes has accepted and which the lane owns until Take.
   void Post(uint32_t worker, CopyJob* job, Time now);
 

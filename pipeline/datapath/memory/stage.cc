@@ -23,7 +23,7 @@ namespace {
 constexpr std::chrono::microseconds kSpinForProgram{50};
 constexpr timespec kLook{.tv_sec = 0, .tv_nsec = 50'000'000};  // How often the waiter is asked.
 
-static_assert(CopyJob::kMaxPieces + 1 <= UROCE_STAGE_PIECES);
+static_assert(2 * CopyJob::kMaxPieces <= UROCE_STAGE_PIECES);
 static_assert(CopyJob::kMaxPieces * 4096 <= UROCE_STAGE_DATA_BYTES);
 static_assert(offsetof(uroce_stage, data) % 4096 == 0);
 
@@ -61,8 +61,7 @@ void PieceWriter::Add(const CopyJob& job, uint32_t first, uint32_t end) {
   const bool writes = job.kind == CopyJob::Kind::kWrite;
   for (uint32_t i = first; i < end; ++i) {
     const CopyPiece& piece = job.pieces[i];
-    const bool ends_message = writes && job.ends_message && i + 1 == job.piece_count;
-    const uint32_t last = ends_message ? BytesOfLastWord(piece) : 0;
+    const uint32_t last = writes && piece.ends_message ? BytesOfLastWord(piece) : 0;
     const uint32_t body = piece.length_bytes - last;
     Add(piece.app_addr, writes ? piece.bytes : nullptr, body, /*joins=*/true);
     Add(piece.app_addr + body, piece.bytes + body, last, /*joins=*/false);
@@ -76,14 +75,14 @@ void PieceWriter::AddWord(uint64_t addr, const uint8_t* from) {
 void PieceWriter::Add(uint64_t addr, const uint8_t* from, uint32_t length, bool joins) {
   if (length == 0) return;
   if (from != nullptr) std::memcpy(data_ + bytes_, from, length);
-  joins = joins && piece_count_ != 0 && addr == next_addr_;
-  if (!joins) {
+  if (!joins || !may_be_joined_ || addr != next_addr_) {
     pieces_[piece_count_++] = {.addr = addr, .offset = bytes_, .length = 0};
     piece_bytes_ = 0;
   }
   piece_bytes_ += length;
   pieces_[piece_count_ - 1].length = piece_bytes_;
   next_addr_ = addr + length;
+  may_be_joined_ = joins;
   bytes_ += length;
 }
 

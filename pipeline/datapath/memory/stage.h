@@ -31,8 +31,8 @@ class PieceWriter {
   /// `pieces` and `data` are memory that the program writes to as well: never read.
   PieceWriter(uroce_stage_piece* pieces, uint8_t* data) : pieces_(pieces), data_(data) {}
 
-  /// Adds the pieces [first, end) of `job`, and the bytes of a kWrite. Of a write that ends a
-  /// message, the last aligned eight bytes are a separate piece, since programs poll on them.
+  /// Adds the pieces [first, end) of `job`, and the bytes of a kWrite. Where a message ends, the
+  /// last aligned eight bytes are a separate piece, since programs poll on them.
   void Add(const CopyJob& job, uint32_t first, uint32_t end);
   /// Adds eight bytes at `addr`; `from` is null for a request that reads.
   void AddWord(uint64_t addr, const uint8_t* from);
@@ -41,7 +41,8 @@ class PieceWriter {
   uint32_t bytes() const { return bytes_; }
 
  private:
-  /// Adds `length` bytes at `addr`; joins them to the piece before where they continue it.
+  /// Adds `length` bytes at `addr`. With `joins` they join the piece before where they continue it,
+  /// and may be joined; without, they are a piece alone.
   void Add(uint64_t addr, const uint8_t* from, uint32_t length, bool joins);
 
   uroce_stage_piece* pieces_;
@@ -50,6 +51,7 @@ class PieceWriter {
   uint32_t bytes_ = 0;
   uint32_t piece_bytes_ = 0;  // Of the newest piece.
   uint64_t next_addr_ = 0;    // Behind it.
+  bool may_be_joined_ = false;
 };
 
 /// Copies the bytes of the pieces [first, end) of a kRead from `data`, where they follow each

@@ -181,12 +181,21 @@ struct MessagePlace {
 };
 
 /// Payload of waiting packets that the copy job of an earlier packet has placed. The transport has
-/// not seen these packets yet. They are consecutive packets of one message.
+/// not seen these packets yet. Their numbers are consecutive.
 struct BatchedPlacements {
+  struct Placed {
+    MessagePlace place;
+    uint32_t length_bytes = 0;
+  };
+
   transport::Effect::Kind kind = transport::Effect::Kind::kNone;
-  MessagePlace place;  ///< Where the first of them begins.
-  wire::Psn psn;       ///< Its number.
-  uint32_t packets = 0;
+  wire::Psn psn;  ///< Of the next packet.
+  uint32_t next = 0;
+  uint32_t end = 0;
+  std::array<Placed, CopyJob::kMaxBatched> packets;  ///< [next, end).
+
+  bool empty() const { return next == end; }
+  void Clear() { next = end = 0; }
 };
 
 /// Payload of the packets that one message sends next, read by the copy job of an earlier

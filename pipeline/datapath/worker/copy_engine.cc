@@ -34,6 +34,22 @@ MessagePlace Behind(MessagePlace place, uint32_t length_bytes) {
   return {place.key, place.position + length_bytes};
 }
 
+/// Whether a packet is followed by more of its message.
+bool IsContinued(wire::Opcode opcode) { return wire::InfoOf(opcode).Has(OpcodeInfo::kFullPayload); }
+
+/// Sets `place` to where `packet` places its payload, which `before` precedes: behind that of
+/// `before`, at `place`, or where a WRITE of one packet says. Only a WRITE that asks for nothing
+/// else comes behind the end of another, since nothing but its key can make it fail. False: not
+/// known.
+bool FindPlace(wire::Opcode before, const wire::Packet& packet, MessagePlace& place) {
+  if (packet.payload.empty()) return false;
+  if (IsContinued(before)) return !wire::InfoOf(packet.header.opcode).Has(OpcodeInfo::kFirst);
+  if (packet.header.opcode != wire::Opcode::kWriteOnly) return false;
+  const wire::Reth& reth = packet.header.reth;
+  place = {reth.rkey.value(), reth.va};
+  return reth.length_bytes == packet.payload.size();
+}
+
 /// Adds the whole of a packet's payload to `job`, or nothing.
 bool TakeWhole(const KeyTable& keys, PieceWalker walker, uint8_t* bytes, rte_mbuf* frame,
                CopyJob& job, bool for_worker) {
@@ -81,16 +97,21 @@ void CopyBatches::BatchPlacements(QueuePair& qp, bool for_worker) {
   WaitingWork& waiting = qp.waiting();
   CopyJob& job = *waiting.job;
   const Effect& effect = waiting.effect;
-  const OpcodeInfo* info = &wire::InfoOf(waiting.effect_opcode);
   if (!PlacesMessage(effect.kind)) return;
-  const uint16_t kind = info->traits & kKindTraits;
+  BatchedPlacements& placed = PlacedFor(waiting, effect.kind);
+  placed.Clear();
+  wire::Opcode opcode = waiting.effect_opcode;
+  job.SetEnd(!IsContinued(opcode));
+  // A queue pair that goes to an error state executes nothing behind this packet.
+  if (waiting.modification) return;
+  const uint16_t kind = wire::InfoOf(opcode).traits & kKindTraits;
   MessagePlace place = Behind(PlaceOf(effect), LengthOf(effect));
   wire::Psn psn = waiting.effect_psn + 1;
   uint32_t looks = 0;
-  // A FIRST or MIDDLE packet is followed by more of its message.
+  uint32_t bytes = 0;
   for (rte_mbuf* frame = waiting.oldest;
-       frame != nullptr && info->Has(OpcodeInfo::kFullPayload) && ++looks <= kMaxLooks &&
-       job.batched_count < MostBatched(LengthOf(effect));
+       frame != nullptr && MayPrecede(opcode) && ++looks <= kMaxLooks &&
+       job.batched_count < CopyJob::kMaxBatched;
        frame = frame->next) {
     wire::Packet packet;
     wire::FrameView view;
@@ -99,28 +120,28 @@ void CopyBatches::BatchPlacements(QueuePair& qp, bool for_worker) {
     if ((its.traits & kKindTraits) != kind || packet.header.psn != psn) continue;
     const auto length = static_cast<uint32_t>(packet.payload.size());
     uroce_sge entry;
-    if (its.Has(OpcodeInfo::kFirst) || length == 0 ||
+    bytes += length;
+    if (bytes > CopyJob::kMaxBatchedBytes || !FindPlace(opcode, packet, place) ||
         !TakeWhole(keys_, WalkEffect(qp, effect.kind, place, length, entry),
                    const_cast<uint8_t*>(packet.payload.data()), frame, job, for_worker)) {
       break;
     }
+    placed.packets[job.batched_count - 1] = {place, length};
     rte_mbuf_refcnt_update(frame, 1);
-    info = &its;
+    opcode = packet.header.opcode;
+    job.SetEnd(!IsContinued(opcode));
     psn = psn + 1;
     place = Behind(place, length);
   }
-  job.ends_message = !info->Has(OpcodeInfo::kFullPayload);
 }
 
 bool CopyBatches::TakePlaced(QueuePair& qp, const Effect& effect, wire::Psn psn) {
   BatchedPlacements& placed = PlacedFor(qp.waiting(), effect.kind);
-  if (placed.packets == 0 || effect.kind != placed.kind || psn != placed.psn ||
-      PlaceOf(effect) != placed.place) {
-    return false;
-  }
-  --placed.packets;
+  if (placed.empty() || effect.kind != placed.kind || psn != placed.psn) return false;
+  const BatchedPlacements::Placed& packet = placed.packets[placed.next];
+  if (PlaceOf(effect) != packet.place || LengthOf(effect) != packet.length_bytes) return false;
+  ++placed.next;
   placed.psn = psn + 1;
-  placed.place = Behind(placed.place, LengthOf(effect));
   return true;
 }
 
@@ -171,8 +192,11 @@ void CopyBatches::Keep(QueuePair& qp) {
   CopyJob& job = *waiting.job;
   if (qp.wait() == WaitKind::kEffect) {
     const Effect& effect = waiting.effect;
-    PlacedFor(waiting, effect.kind) = {effect.kind, Behind(PlaceOf(effect), LengthOf(effect)),
-                                       waiting.effect_psn + 1, WholeBatched(job)};
+    BatchedPlacements& placed = PlacedFor(waiting, effect.kind);
+    placed.kind = effect.kind;
+    placed.psn = waiting.effect_psn + 1;
+    placed.next = 0;
+    placed.end = WholeBatched(job);
     job.DropBatched();
     return;
   }
@@ -203,7 +227,8 @@ void CopyBatches::DropPrefetched(QueuePair& qp, PrefetchedPayload& prefetched) {
 
 void CopyBatches::Forget(QueuePair& qp) {
   WaitingWork& waiting = qp.waiting();
-  waiting.placed_requests = waiting.placed_responses = {};
+  waiting.placed_requests.Clear();
+  waiting.placed_responses.Clear();
   DropPrefetched(qp, waiting.prefetched_requests);
   DropPrefetched(qp, waiting.prefetched_responses);
 }
@@ -230,7 +255,7 @@ MoveResult CopyEngine::GatherNow(QueuePair& qp, const TxPacket& packet, Transfer
     if (job.piece_count == 0) return MoveResult::kCopied;
     // Where a packet is mapped in part, so may be the rest of its message.
     const bool is_whole = walker.at_end() && job.bytes() == packet.payload_bytes();
-    if (is_whole && IsForProgram(qp, packet.payload_bytes() + packet.following_bytes)) {
+    if (is_whole && IsForProgram(qp, packet.payload_bytes() + packet.following_bytes, 1)) {
       return MoveResult::kCopied;
     }
     if (walker.at_end()) batches_.PrefetchPayload(qp, packet, /*for_worker=*/true);
@@ -253,10 +278,8 @@ MoveResult CopyEngine::PlaceNow(QueuePair& qp, Transfer& transfer, bool ends_mes
     PieceWalker walker = transfer.walker;
     uint8_t* bytes = transfer.bytes;
     FillForWorker(job, CopyJob::Kind::kWrite, walker, bytes);
-    job.ends_message = ends_message;
-    const bool is_done = job.piece_count != 0 && DoNow(qp, job);
-    job.ends_message = true;
-    if (!is_done) return MoveResult::kCopied;
+    job.SetEnd(ends_message);
+    if (job.piece_count == 0 || !DoNow(qp, job)) return MoveResult::kCopied;
     if (!job.succeeded) return MoveResult::kDenied;
     transfer.walker = walker;
     transfer.bytes = bytes;
@@ -321,7 +344,7 @@ bool CopyEngine::PostponeEffect(QueuePair& qp, const Effect& effect, const wire:
 bool CopyEngine::DoDue(QueuePair& qp) {
   batches_.BatchPlacements(qp, /*for_worker=*/true);
   CopyJob& job = *qp.waiting().job;
-  if (!IsForProgram(qp, job.bytes()) && DoNow(qp, job)) return true;
+  if (!IsForProgram(qp, job.bytes(), job.ranges()) && DoNow(qp, job)) return true;
   GiveToHelper(qp);
   return false;
 }
@@ -380,9 +403,9 @@ void CopyEngine::TakePieces(QueuePair& qp) {
   WaitingWork& waiting = qp.waiting();
   CopyJob& job = *waiting.job;
   job.piece_count = 0;
-  job.ends_message = true;
   TakeCopied(context_.keys, waiting.transfer.walker, waiting.transfer.bytes, job);
   job.own_pieces = job.piece_count;
+  job.SetEnd(true);
   if (!waiting.transfer.walker.at_end()) return;
   if (job.kind == CopyJob::Kind::kRead) {
     batches_.PrefetchPayload(qp, waiting.packet, /*for_worker=*/false);

@@ -22,7 +22,14 @@
 
 namespace uroce::datapath {
 
-/// Adds payload of a message's next packets to the copy job of one packet, since most of a job's
+/// Whether payload of later packets may be placed by the copy job of such a packet: the rest of its
+/// message, or WRITEs behind it.
+inline bool MayPrecede(wire::Opcode opcode) {
+  return wire::InfoOf(opcode).Has(wire::OpcodeInfo::kFullPayload) ||
+         opcode == wire::Opcode::kWriteOnly || opcode == wire::Opcode::kWriteLast;
+}
+
+/// Adds payload of the next packets to the copy job of one packet, since most of a job's
 /// cost is time between threads, and a worker's access costs a system call. A wrong prediction is
 /// dropped, and its packet is copied again. The job of one packet also holds payload of later
 /// packets: it places payload of received packets that wait, and prefetches payload of packets that
@@ -82,7 +89,7 @@ class CopyEngine {
   /// Moves the payload of `packet`, from mapped memory too, to the frame, and prefetches what the
   /// message sends behind it. kCopied: a job has to move the rest, from `transfer` on.
   MoveResult GatherNow(QueuePair& qp, const transport::TxPacket& packet, Transfer& transfer);
-  /// Moves the bytes of `transfer` to memory, to mapped memory too. `ends_message`: see CopyJob.
+  /// Moves the bytes of `transfer` to memory, to mapped memory too. `ends_message`: see CopyPiece.
   /// kCopied: as above.
   MoveResult PlaceNow(QueuePair& qp, Transfer& transfer, bool ends_message);
   /// Executes an atomic on `piece`. kCopied: a job has to.
@@ -94,9 +101,10 @@ class CopyEngine {
   /// `frame` holds the payload and belongs to the job; null where the payload is in the job.
   void SubmitEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                     const Transfer& transfer, rte_mbuf* frame);
-  /// Does the same for a packet that is followed by more of its message: FinishDue does or submits
-  /// the job, with the packets that have come until then, since a copy for many packets costs
-  /// little more than one for a single packet. False: the memory may wait; SubmitEffect is for it.
+  /// Does the same for a packet that others may follow in one job (MayPrecede): FinishDue does or
+  /// submits the job, with the packets that have come until then, since a copy for many packets
+  /// costs little more than one for a single packet. False: the memory may wait; SubmitEffect is
+  /// for it.
   [[nodiscard]] bool PostponeEffect(QueuePair& qp, const transport::Effect& effect,
                                     const wire::Packet& packet, const Transfer& transfer,
                                     rte_mbuf* frame);
@@ -164,9 +172,9 @@ class CopyEngine {
   bool DoNow(const QueuePair& qp, CopyJob& job) const {
     return qp.receive_source().memory_session()->copy_helper()->DoNow(context_.worker, job);
   }
-  bool IsForProgram(const QueuePair& qp, uint32_t bytes) const {
+  bool IsForProgram(const QueuePair& qp, uint32_t bytes, uint32_t ranges) const {
     const CopyHelper& helper = *qp.receive_source().memory_session()->copy_helper();
-    return helper.IsForProgram(context_.worker, bytes);
+    return helper.IsForProgram(context_.worker, bytes, ranges);
   }
   /// Makes `job` one for the copied pieces that come next, as far as workers may access them.
   /// `bytes` advances with `walker`.

@@ -155,10 +155,12 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
     return true;
   }
   const bool is_in_job = effect.kind == Effect::Kind::kPlaceOriginal;
-  const bool is_more_to_come =
-      wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kFullPayload);
-  if (is_more_to_come && copies_.PostponeEffect(qp, effect, packet, transfer, frame)) return false;
-  const MoveResult moved = copies_.PlaceNow(qp, transfer, /*ends_message=*/!is_more_to_come);
+  if (MayPrecede(packet.header.opcode) &&
+      copies_.PostponeEffect(qp, effect, packet, transfer, frame)) {
+    return false;
+  }
+  const bool is_continued = wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kFullPayload);
+  const MoveResult moved = copies_.PlaceNow(qp, transfer, /*ends_message=*/!is_continued);
   if (moved != MoveResult::kCopied) {
     Finish(qp, effect, moved, 0);
     return true;

@@ -29,7 +29,7 @@ struct uroce_stage_piece {
   uint32_t offset;
   uint32_t length;
 };
-#define UROCE_STAGE_PIECES 128u
+#define UROCE_STAGE_PIECES 192u
 #define UROCE_STAGE_DATA_BYTES (512u << 10)
 
 struct uroce_stage {
@@ -44,7 +44,7 @@ struct uroce_stage {
   uint32_t served;
   uint32_t program_sleeps;
   int32_t error; /* of request `served`: 0 or an errno; of a failed write any part may be done */
-  uint8_t reserved_2[1972];
+  uint8_t reserved_2[948];
   /* Written by both; begins a page. */
   uint8_t data[UROCE_STAGE_DATA_BYTES];
 };

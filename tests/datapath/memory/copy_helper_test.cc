@@ -420,9 +420,11 @@ TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
 
 class CopyVectorTest : public testing::Test {
  protected:
+  /// Adds a piece, with which a message ends.
   void Add(uint64_t app_addr, uint32_t length_bytes) {
     job_.pieces[job_.piece_count++] = {app_addr, frame_.data() + 256 * job_.piece_count,
                                        length_bytes};
+    job_.SetEnd(true);
   }
   /// Lengths of the entries from a piece on.
   std::vector<size_t> Lengths(CopyJob::Kind kind, uint32_t first = 0) {
@@ -450,7 +452,7 @@ TEST_F(CopyVectorTest, TheLastAlignedEightBytesAreWrittenAfterAllOthers) {
 
 TEST_F(CopyVectorTest, AWriteThatDoesNotEndItsMessageIsOneEntry) {
   Add(0x1000, 256);
-  job_.ends_message = false;
+  job_.SetEnd(false);
   EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{256}));
 }
 
@@ -464,24 +466,33 @@ TEST_F(CopyVectorTest, WhatIsInOneAlignedPieceIsOneEntry) {
   EXPECT_EQ(Lengths(Kind::kWrite), Sizes{6});
 }
 
-TEST_F(CopyVectorTest, OnlyTheLastPieceOfAWriteHasAnEnd) {
+TEST_F(CopyVectorTest, OnlyTheLastPieceOfAMessageHasAnEnd) {
   Add(0x1000, 64);
+  job_.SetEnd(false);
   Add(0x1040, 64);
   EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{64, 56, 8}));
   EXPECT_EQ(Lengths(Kind::kWrite, 1), (Sizes{56, 8}));
   EXPECT_EQ(Lengths(Kind::kRead), (Sizes{64, 64}));
 }
 
+TEST_F(CopyVectorTest, EachMessageOfAJobHasAnEnd) {
+  Add(0x1000, 64);
+  Add(0x1040, 64);
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{56, 8, 56, 8}));
+  EXPECT_EQ(job_.ranges(), 1u);
+}
+
+TEST_F(CopyVectorTest, TheMostPiecesHaveRoomForTheirEnds) {
+  for (uint64_t i = 0; i < CopyJob::kMaxPieces; ++i) Add(0x1000 + 64 * i, 64);
+  EXPECT_EQ(Lengths(Kind::kWrite).size(), 2 * CopyJob::kMaxPieces);
+}
+
 TEST_F(CopyVectorTest, PiecesThatDoNotFollowAreOfAnotherCall) {
   Add(0x1000, 64);
   Add(0x2000, 64);
-  EXPECT_EQ(Lengths(Kind::kWrite), Sizes{64});
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{56, 8}));
   EXPECT_EQ(Lengths(Kind::kWrite, 1), (Sizes{56, 8}));
-}
-
-TEST_F(CopyVectorTest, TheMostPiecesHaveRoomForTheEnd) {
-  for (uint32_t i = 0; i < CopyJob::kMaxPieces; ++i) Add(0x1000 + uint64_t{i} * 64, 64);
-  EXPECT_EQ(Lengths(Kind::kWrite).size(), CopyJob::kMaxPieces + 1);
+  EXPECT_EQ(job_.ranges(), 2u);
 }
 
 }  // namespace

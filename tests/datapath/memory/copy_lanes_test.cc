@@ -50,11 +50,12 @@ class CopyLanesTest : public testing::Test {
     job->kind = kind;
     job->piece_count = job->own_pieces = 1;
     job->pieces[0] = {reinterpret_cast<uint64_t>(memory_.data()), frame_.data(), length};
+    job->SetEnd(true);
     return job;
   }
   CopyJob* Post(CopyJob::Kind kind, uint32_t worker = 0) {
     CopyJob* const job = Job(kind);
-    EXPECT_TRUE(lanes_->Takes(worker, *job, 0, now_));
+    EXPECT_TRUE(lanes_->Takes(worker, *job, now_));
     lanes_->Post(worker, job, now_);
     return job;
   }
@@ -129,30 +130,29 @@ TEST_F(CopyLanesTest, AReadFillsTheFrame) {
 
 TEST_F(CopyLanesTest, ALaneRefusesWhatDoesNotFitAndWhatOnlyOthersCanDo) {
   const std::unique_ptr<CopyJob> job(Job(CopyJob::Kind::kWrite));
-  EXPECT_TRUE(lanes_->Takes(0, *job, kBytes, now_));
-  EXPECT_FALSE(lanes_->Takes(0, *job, kBytes + 1, now_)) << "it is small";
-  EXPECT_FALSE(lanes_->Takes(kWorkers, *job, 0, now_)) << "the worker has no lane";
+  EXPECT_TRUE(lanes_->Takes(0, *job, now_));
+  EXPECT_FALSE(lanes_->Takes(kWorkers, *job, now_)) << "the worker has no lane";
   job->pieces[0].length_bytes = UROCE_COPY_MOST_BYTES;
-  EXPECT_TRUE(lanes_->Takes(0, *job, 0, now_));
+  EXPECT_TRUE(lanes_->Takes(0, *job, now_));
   job->pieces[0].length_bytes = UROCE_COPY_MOST_BYTES + 1;
-  EXPECT_FALSE(lanes_->Takes(0, *job, 0, now_));
+  EXPECT_FALSE(lanes_->Takes(0, *job, now_));
   job->pieces[0].length_bytes = 8;
   job->pieces[0].is_staged = true;
-  EXPECT_FALSE(lanes_->Takes(0, *job, 0, now_)) << "memory of a device";
+  EXPECT_FALSE(lanes_->Takes(0, *job, now_)) << "memory of a device";
   job->pieces[0].is_staged = false;
   job->kind = CopyJob::Kind::kFetchAdd;
-  EXPECT_FALSE(lanes_->Takes(0, *job, 0, now_)) << "an atomic";
+  EXPECT_FALSE(lanes_->Takes(0, *job, now_)) << "an atomic";
 }
 
 TEST_F(CopyLanesTest, ALaneTakesAsManyCopiesAsItHasSlotsAndEndsThemInAnyOrder) {
   std::array<CopyJob*, UROCE_COPY_SLOTS> jobs;
   for (CopyJob*& job : jobs) job = Post(CopyJob::Kind::kWrite);
   const std::unique_ptr<CopyJob> more(Job(CopyJob::Kind::kWrite));
-  EXPECT_FALSE(lanes_->Takes(0, *more, 0, now_));
-  EXPECT_TRUE(lanes_->Takes(1, *more, 0, now_)) << "another worker's lane";
+  EXPECT_FALSE(lanes_->Takes(0, *more, now_));
+  EXPECT_TRUE(lanes_->Takes(1, *more, now_)) << "another worker's lane";
   Serve(2);
   EXPECT_EQ(Take().job, jobs[2]);
-  EXPECT_TRUE(lanes_->Takes(0, *more, 0, now_));
+  EXPECT_TRUE(lanes_->Takes(0, *more, now_));
   EXPECT_EQ(Take().job, nullptr);
 }
 
@@ -166,9 +166,9 @@ TEST_F(CopyLanesTest, ACopyThatIsNotBegunGoesToTheHelperAndTheLaneRests) {
   EXPECT_EQ(PhaseOf(), UROCE_COPY_FREE) << "the program can no longer begin it";
   EXPECT_EQ(lanes_->counters().left_to_helper, 1u);
   const std::unique_ptr<CopyJob> next(Job(CopyJob::Kind::kWrite));
-  EXPECT_FALSE(lanes_->Takes(0, *next, 0, now_));
+  EXPECT_FALSE(lanes_->Takes(0, *next, now_));
   now_ += CopyLanes::kRest;
-  EXPECT_TRUE(lanes_->Takes(0, *next, 0, now_));
+  EXPECT_TRUE(lanes_->Takes(0, *next, now_));
 }
 
 // What the program has begun to write, it may still write: no other thread may, and the slot is

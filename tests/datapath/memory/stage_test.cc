@@ -125,6 +125,9 @@ class StageTest : public testing::Test {
   void Add(uint64_t offset, uint32_t length) {
     CopyPiece& piece = job_.pieces[job_.piece_count++];
     piece = {kDevice + offset, bytes_.data() + at_, length, /*is_staged=*/true};
+    // All pieces are of one message.
+    if (job_.piece_count > 1) job_.pieces[job_.piece_count - 2].ends_message = false;
+    piece.ends_message = true;
     at_ += length;
     job_.own_pieces = job_.piece_count;
   }
@@ -163,9 +166,15 @@ TEST_F(StageTest, TheLastWordOfAMessageIsTheLastPiece) {
   EXPECT_EQ(program_.requests, (Texts{{"write 64+4192", "write 4256+4"}}));
   EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.begin() + 4196, program_.device().begin() + 64));
   program_.requests.clear();
-  job_.ends_message = false;
+  job_.SetEnd(false);
   EXPECT_EQ(Move(CopyJob::Kind::kWrite), 4196);
   EXPECT_EQ(program_.requests, (Texts{{"write 64+4196"}})) << "within a message";
+  program_.requests.clear();
+  job_.pieces[0].ends_message = true;
+  EXPECT_EQ(Move(CopyJob::Kind::kWrite), 4196);
+  // 64 + 4096 = 4160: the first message ends with the word at 4152.
+  EXPECT_EQ(program_.requests, (Texts{{"write 64+4088", "write 4152+8", "write 4160+100"}}))
+      << "two messages";
 }
 
 TEST_F(StageTest, PiecesBehindThoseOfTheJobDoNotFailIt) {

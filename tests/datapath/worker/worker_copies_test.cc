@@ -7,9 +7,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/memory/copy_helper.h"
@@ -388,6 +391,100 @@ TEST_F(WorkerCopiesTest, PacketsBeforeAHoleArePlacedAndTheOneInItIsRefused) {
   munmap(span, kHole);
 }
 
+/// Many small WRITEs of one queue pair to places of copied memory, some of which meet. What they
+/// leave is what they would leave one after the other.
+class WorkerSmallWritesTest : public WorkerCopiesTest {
+ protected:
+  static constexpr uint32_t kWrites = 512;
+  static constexpr uint32_t kDepth = 64;
+  static constexpr uint32_t kArea = 4096;
+
+  explicit WorkerSmallWritesTest(bool by_workers = false) : WorkerCopiesTest(by_workers) {}
+
+  struct Small {
+    uint32_t from;
+    uint32_t to;
+    uint32_t length;
+  };
+  static std::vector<Small> RandomWrites() {
+    std::minstd_rand random(7);
+    std::vector<Small> writes(kWrites);
+    for (Small& each : writes) {
+      const auto next = [&random] { return static_cast<uint32_t>(random()); };
+      each = {next() % 50'000, next() % (kArea - 100), 1 + next() % 100};
+    }
+    return writes;
+  }
+  static void Post(Endpoint& endpoint, const MemoryRegion& from, const MemoryRegion& to,
+                   const Small& write, uint64_t id) {
+    endpoint.PostSend({.opcode = kWrite,
+                       .wr_id = id,
+                       .list = {Testbed::Sge(from, write.from, write.length)},
+                       .remote_addr = to.iova + write.to,
+                       .rkey = to.key});
+  }
+  void WriteAll() {
+    auto [a, b] = bed_.AddPair();
+    const std::vector<Small> writes = RandomWrites();
+    std::vector<uint8_t> expected = target_;
+    uint32_t posted = 0;
+    for (uint32_t done = 0; done < kWrites; ++done) {
+      for (; posted < kWrites && posted < done + kDepth; ++posted) {
+        const Small& write = writes[posted];
+        Post(*a, from_, copied_, write, posted);
+        std::copy_n(source_.begin() + write.from, write.length, expected.begin() + write.to);
+      }
+      uroce_cqe cqe;
+      ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+      EXPECT_EQ(cqe.status, 0);
+      EXPECT_EQ(cqe.wr_id, done);
+    }
+    EXPECT_EQ(target_, expected);
+  }
+};
+
+TEST_F(WorkerSmallWritesTest, OneJobServesManyMessages) {
+  WriteAll();
+  EXPECT_LT(bed_.session->copies_begun(), kWrites / 4);
+}
+
+TEST_F(WorkerSmallWritesTest, LostPacketsArePlacedAgainAndInOrder) {
+  for (const size_t port : {0, 1}) {
+    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
+  }
+  WriteAll();
+}
+
+// The later ones never happen.
+TEST_F(WorkerSmallWritesTest, NothingIsPlacedBehindAMessageThatIsRefused) {
+  constexpr uint32_t kRefused = 5;
+  for (const bool by_key : {true, false}) {
+    void* span = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(span, MAP_FAILED);
+    MemoryRegion& holed = bed_.Register(span, 8192, kAllAccess, MrMode::kCopied);
+    ASSERT_EQ(munmap(static_cast<uint8_t*>(span) + 4096, 4096), 0);
+    auto [a, b] = bed_.AddPair();
+    MemoryRegion strange = holed;
+    strange.key += 1;
+    for (uint32_t i = 0; i < 2 * kRefused; ++i) {
+      const bool is_refused = i == kRefused;
+      const MemoryRegion& to = is_refused && by_key ? strange : holed;
+      Post(*a, from_, to, {i * 64, is_refused && !by_key ? 4096 : i * 64, 64}, i);
+    }
+    for (uint32_t i = 0; i < 2 * kRefused; ++i) {
+      uroce_cqe cqe;
+      ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+      const uint32_t expected = i < kRefused ? 0 : i == kRefused ? 10 : 5;
+      EXPECT_EQ(cqe.status, expected) << "IBV_WC_REM_ACCESS_ERR, then IBV_WC_WR_FLUSH_ERR";
+    }
+    EXPECT_EQ(memcmp(span, source_.data(), kRefused * 64), 0);
+    const auto* const behind = static_cast<const uint8_t*>(span) + kRefused * 64;
+    EXPECT_TRUE(
+        std::all_of(behind, behind + kRefused * 64, [](uint8_t byte) { return byte == 0; }));
+    munmap(span, 4096);
+  }
+}
+
 TEST_F(WorkerCopiesTest, FramesGoBackWhereverAQueuePairEnds) {
   const uint32_t before = rte_mempool_in_use_count(TestPool());
   for (int turns = 0; turns < 40; ++turns) {
@@ -532,9 +629,29 @@ class WorkerLanesTest : public WorkerAccessTest {
   WorkerLanesTest() {
     const uint64_t length = CopyLanes::BytesFor(1);
     const Fd file = *MakeSharedFile("copies", length);
+    Mapping mapping = *MapShared(file.get(), length);
+    const auto* const copies = reinterpret_cast<const uroce_copies*>(mapping.data());
+    lane_ = reinterpret_cast<const uroce_copy_lane*>(copies + 1);
     bed_.session->copy_helper()->SetLanes(std::make_unique<CopyLanes>(
-        *GuardedMapping::Make(*MapShared(file.get(), length), MappingGuard::kNoOwner), 1));
+        *GuardedMapping::Make(std::move(mapping), MappingGuard::kNoOwner), 1));
   }
+  /// WRITEs of 64 bytes at once, apart from each other.
+  void WriteSmall(int count) {
+    auto [a, b] = bed_.AddPair();
+    for (int i = 0; i < count; ++i) {
+      a->PostSend({.opcode = kWrite,
+                   .wr_id = 1,
+                   .list = {Testbed::Sge(from_, i * 256, 64)},
+                   .remote_addr = copied_.iova + i * 256,
+                   .rkey = copied_.key});
+    }
+    for (int i = 0; i < count; ++i) {
+      EXPECT_EQ(Complete(*a).status, 0);
+      EXPECT_EQ(memcmp(target_.data() + i * 256, source_.data() + i * 256, 64), 0);
+    }
+  }
+
+  const uroce_copy_lane* lane_ = nullptr;
 };
 
 TEST_F(WorkerLanesTest, LargeCopiesAreLeftToTheProgramAndThenToTheHelper) {
@@ -542,6 +659,17 @@ TEST_F(WorkerLanesTest, LargeCopiesAreLeftToTheProgramAndThenToTheHelper) {
   MoveBothWays(*a);
   EXPECT_GT(bed_.session->copies_begun(), 0u);
   EXPECT_GT(bed_.session->copy_helper()->lane_counters()->left_to_helper, 0u);
+}
+
+// Such as data and a flag behind them.
+TEST_F(WorkerLanesTest, TwoSmallMessagesAreTheWorkersAndManyTheProgramsInOneJob) {
+  WriteSmall(2);
+  EXPECT_EQ(bed_.session->copies_begun(), 0u);
+  WriteSmall(16);
+  EXPECT_EQ(bed_.session->copies_begun(), 1u);
+  const uroce_copy_request& request = lane_->requests[0];
+  ASSERT_EQ(request.piece_count, 32u) << "each message ends with its last word";
+  for (uint32_t i = 1; i < 32; i += 2) EXPECT_EQ(request.pieces[i].length, 8u);
 }
 
 // As a buffer of the heap is that begins within a page.

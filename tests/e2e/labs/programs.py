@@ -75,13 +75,13 @@ def perftest(lab, tool, *flags, version=4, timeout_s=90):
     return rows
 
 
-def endless_writes(test, lab, *flags):
-    """ib_write_bw from one host to the other that is under way, and ends when it fails or is
+def endless_writes(test, lab, *flags, tool="ib_write_bw"):
+    """A tool of perftest from one host to the other that is under way, and ends when it fails or is
     killed, at the latest with the test; returns server and client."""
     port = next_port()
 
     def program(host):
-        return ["ib_write_bw", "-d", host.device, "-x", host.gid_index(), "-p", port, "-F",
+        return [tool, "-d", host.device, "-x", host.gid_index(), "-p", port, "-F",
                 "--run_infinitely", "-D", 1, *flags]
 
     def has_sent():

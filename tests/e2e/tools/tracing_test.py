@@ -121,7 +121,8 @@ class FiringTest(unittest.TestCase):
         self.assertEqual({each["qpn"] for each in completions}, qpns)
         received = [each for each in completions if each["opcode"] == 128]
         self.assertEqual([each["length"] for each in received], [3000] * 4)
-        self.assertEqual({each["length"] for each in self.fired("register")}, {3000})
+        # A program has a ring for the payload of memory that the daemon does not map.
+        self.assertIn(3000, [each["length"] for each in self.fired("register")])
         # What one side sends the other one receives: the frame has the payload and its headers.
         sent = {(each["psn"], each["opcode"]): each for each in self.fired("send")}
         for each in self.fired("receive"):

@@ -63,6 +63,7 @@ TEST_F(EffectsTest, CopiedMemoryHasTheQueuePairWaitAndTheJobTakeTheFrame) {
   EXPECT_EQ(Answer(qp_), std::nullopt);
   std::optional<MoveResult> ended;
   while (!ended) {
+    copies_.FinishDue([&](QueuePair&, MoveResult result) { ended = result; });
     sched_yield();
     copies_.TakeFinished([&](QueuePair&, MoveResult result) { ended = result; });
   }

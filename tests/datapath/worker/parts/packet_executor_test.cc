@@ -42,7 +42,10 @@ class ResumptionTest : public WorkPartsTest {
     if (!executor_.Receive(qp_, packet, view, frame)) rte_pktmbuf_free(frame);
   }
   void AwaitCopy() {
-    while (!resumption_.FinishCopies()) sched_yield();
+    while (!resumption_.FinishCopies()) {
+      resumption_.FinishDueCopies();
+      sched_yield();
+    }
   }
   bool IsWritten(uint32_t number) const {
     return std::ranges::equal(Pattern(kPayload, number),
