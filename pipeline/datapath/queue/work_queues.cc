@@ -279,6 +279,11 @@ bool ReceiveSource::Select(uint32_t srqn) {
   return shared_ != nullptr;
 }
 
+void ReceiveSource::Deselect() {
+  shared_ = nullptr;
+  pd_ = remote_pd_ = 0;
+}
+
 bool WorkQueues::takes_sends() const {
   using transport::QpState;
   switch (core_.state()) {

@@ -237,6 +237,8 @@ class ReceiveSource {
   bool is_target() const { return domain_ != nullptr; }
   /// Range: is_target(). False: its domain has no such queue, and none is selected.
   [[nodiscard]] bool Select(uint32_t srqn);
+  /// Range: is_target(). No queue is selected from now on: the one that was is about to go.
+  void Deselect();
   /// The shared queue that receives are taken from, or null.
   const SharedReceiveQueue* shared() const { return shared_; }
   SharedReceiveQueue* shared() { return shared_; }

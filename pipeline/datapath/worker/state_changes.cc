@@ -133,8 +133,7 @@ void StateChanges::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
   if (has_receive && qp.core().state() != QpState::kErr) {
     Modify(qp, QpState::kErr, qp.core().attributes());
   }
-  if (is_selected)
-    static_cast<void>(qp.receive_source().Select(number));  // Not found, so no queue is selected.
+  if (is_selected) qp.receive_source().Deselect();
 }
 
 void StateChanges::FailWaiting(QueuePair& qp) {

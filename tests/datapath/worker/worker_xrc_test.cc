@@ -183,6 +183,19 @@ TEST_F(WorkerXrcTest, AnEmptyQueueIsReceiverNotReadyUntilSomethingIsPosted) {
   EXPECT_EQ(cqe.wr_id, 1u);
 }
 
+// Its program may have freed the memory of the queue.
+TEST_F(WorkerXrcTest, ATargetThatHasUsedAQueueFindsItNoMoreOnceItHasGone) {
+  a_.Post(1, Testbed::Sge(to_a_, 0, 100));
+  initiator_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 0, 100)}, .xrc_srqn = kA});
+  EXPECT_EQ(SendDone().status, kSuccess);
+  a_.Remove();
+  EXPECT_EQ(target_.qp->receive_source().shared(), nullptr);
+  a_.Post(2, Testbed::Sge(to_a_, 0, 100));
+  initiator_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 0, 100)}, .xrc_srqn = kA});
+  EXPECT_EQ(SendDone().status, kRemInvReqErr);
+  EXPECT_EQ(a_.taken(), 1u);
+}
+
 TEST_F(WorkerXrcTest, AQueueThatGoesTakesWhoIsInTheMiddleOfItsMessageAlong) {
   Endpoint& other_initiator = bed_.AddEndpoint(0, {.service = wire::Service::kXrc});
   Endpoint& other_target =
