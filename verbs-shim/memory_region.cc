@@ -337,8 +337,8 @@ ibv_mr* Register(ibv_pd* pd, const RegionAttributes& wanted) {
                   static_cast<unsigned>(wanted.access));
 }
 
-/// Has posts copy payload of the region, if the daemon maps no part of it: the copied parts of
-/// others are small.
+/// Has posts copy payload of the region, if the daemon maps no part of it (the copied parts of
+/// others are small), and no access waits: a post must not.
 void ListIfCopied(const MemoryRegion& mr) {
   const memory::MemoryRequest& request = mr.request;
   if (!mr.registration.is_copied) return;

@@ -28,14 +28,6 @@
 namespace uroce::nic {
 namespace {
 
-/// Whether an access to copied memory may wait for a file, or for a thread of the program that
-/// provides pages. Workers leave such memory to the copy helper.
-bool MayWait(uint32_t reason) {
-  return reason == UROCE_WHY_FILE_MAPPING || reason == UROCE_WHY_FILE_SYSTEM ||
-         reason == UROCE_WHY_NOT_REACHABLE || reason == UROCE_WHY_REFUSED ||
-         reason == UROCE_WHY_ON_DEMAND || reason == UROCE_WHY_POLICY_OF_FILE;
-}
-
 using Targets = std::vector<std::shared_ptr<Segment>>;
 
 const uint8_t* StartOf(const std::shared_ptr<Segment>& segment) { return segment->mapping.data(); }
@@ -458,7 +450,7 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
     if (core_.session().copy_helper() == nullptr)
       return Refuse("copied memory needs /proc/self/mem first");
     result.mode = datapath::MrMode::kCopied;
-    result.may_wait = MayWait(segment.reason);
+    result.may_wait = uroce_access_may_wait(segment.reason);
     // On-demand memory may change later: a mapping would not notice.
     result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
     return result;

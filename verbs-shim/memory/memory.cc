@@ -292,9 +292,11 @@ bool HasPart(const Registry& registry, PartKind kind) {
   return false;
 }
 
-bool HasOnlyCopiedParts(const Registry& registry) {
-  return std::all_of(registry.parts.begin(), registry.parts.end(),
-                     [](const RegionPart& part) { return part.kind == PartKind::kCopied; });
+/// Whether the daemon maps no part, and no access may wait.
+bool IsCopied(const Registry& registry) {
+  return std::all_of(registry.parts.begin(), registry.parts.end(), [](const RegionPart& part) {
+    return part.kind == PartKind::kCopied && uroce_access_may_wait(part.reason) == 0;
+  });
 }
 
 /// Has pages copied that may be pinned, where the remap would not see it.
@@ -455,7 +457,7 @@ int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& requ
   const bool needs_write = (request.access & kWriteAccess) != 0;
   MakePartsReachable(registry, daemon, needs_write, registration);
   registration.limited_bytes = LimitedBytes(registry);
-  registration.is_copied = HasOnlyCopiedParts(registry);
+  registration.is_copied = IsCopied(registry);
   error = CheckFilePages(registry);
   if (error == 0) error = TellDaemon(registry, daemon, request, replaces, registration);
   if (error != 0) DropReferences(registry, daemon, registration);

@@ -274,6 +274,14 @@ enum uroce_mr_reason {
   UROCE_WHY_REST,            /* a shared file, while helpers make all accesses for its user */
   UROCE_WHY_NOT_SEALED,      /* a shared file of another user, whose pages a process could free */
 };
+/* Whether an access to memory that is copied for this reason may wait for a file, or for a thread
+ * of the program that provides pages. Workers of the daemon leave such memory to a helper, and a
+ * program that posts a message does not copy it. */
+static inline int uroce_access_may_wait(uint32_t reason) {
+  return reason == UROCE_WHY_FILE_MAPPING || reason == UROCE_WHY_FILE_SYSTEM ||
+         reason == UROCE_WHY_NOT_REACHABLE || reason == UROCE_WHY_REFUSED ||
+         reason == UROCE_WHY_ON_DEMAND || reason == UROCE_WHY_POLICY_OF_FILE;
+}
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */
   uint64_t length;         /* bytes of the MR in this segment */

@@ -123,8 +123,8 @@ TEST_P(MulticastTest, WhoIsNoMemberOrHasAnotherQkeyGetsNothing) {
   EXPECT_FALSE(far_last_.PollReceive(cqe));
 }
 
-// Else some ports with a group of 64 each keep all programs of a worker waiting for long.
 // [10.multicast.turn]
+// Else some ports with a group of 64 each keep all programs of a worker waiting for long.
 TEST_P(MulticastTest, ATurnMakesABoundedNumberOfCopiesAndNoneIsLost) {
   constexpr int kMembers = 64, kPackets = 32;
   constexpr uint32_t kMostOfTurn = 512 + kMembers;  // The last packet goes to all its members.
