@@ -106,8 +106,8 @@ struct CopiedRegion {
   uint64_t length;
 };
 
-/// The regions of which the daemon maps no part, and that posts may read. One that is not here is only slower: a region may
-/// push out another one. Any thread; a look takes no lock.
+/// The regions of which the daemon maps no part, and that posts may read. One that is not here is
+/// only slower: a region may push out another one. Any thread; a look takes no lock.
 class CopiedRegions {
  public:
   /// Regions are recorded from now on.
