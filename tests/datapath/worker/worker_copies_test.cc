@@ -7,10 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -21,40 +19,10 @@
 #include "pipeline/datapath/queue/payload.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
+#include "tests/datapath/worker/copied_memory.h"
 
 namespace uroce::datapath {
 namespace {
-
-/// Memory that only the helper reaches.
-class WorkerParkedTest : public testing::Test {
- protected:
-  static constexpr size_t kBytes = 1 << 20;
-
-  explicit WorkerParkedTest(bool by_workers = false) {
-    bed_.StartCopyHelper(*bed_.session, by_workers);
-  }
-
-  void Write(Endpoint& endpoint) { Write(endpoint, copied_); }
-  void Write(Endpoint& endpoint, const MemoryRegion& to) {
-    endpoint.PostSend({.opcode = kWrite,
-                       .wr_id = 1,
-                       .list = {Testbed::Sge(from_, 0, 50'000)},
-                       .remote_addr = to.iova,
-                       .rkey = to.key});
-  }
-  /// Has the peer of `endpoint` wait for the helper.
-  void WriteUntilCopying(Endpoint& endpoint) {
-    Write(endpoint);
-    while (!bed_.Copying()) bed_.Turn();
-  }
-
-  Testbed bed_;
-  std::vector<uint8_t> source_ = Pattern(kBytes, 1);
-  std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);
-  MemoryRegion& from_ = bed_.Register(source_.data(), kBytes, kAllAccess, MrMode::kMapped);
-  MemoryRegion& to_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kMapped);
-  MemoryRegion& copied_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kCopied);
-};
 
 TEST_F(WorkerParkedTest, MappedAndCopiedSegmentsMixInOneMessage) {
   auto [a, b] = bed_.AddPair();
@@ -310,45 +278,6 @@ TEST_F(WorkerHeldTest, PeersOfAHelperThatNeverComesBackRunOutOfRetries) {
   EXPECT_EQ(Dropped(), 0u);
 }
 
-/// Bytes that only the helper reaches, at both ends.
-class WorkerCopiesTest : public WorkerParkedTest {
- protected:
-  static constexpr uint32_t kPackets = kBytes / 1024;
-
-  explicit WorkerCopiesTest(bool by_workers = false) : WorkerParkedTest(by_workers) {}
-
-  /// A WRITE and a READ of all bytes at once, in opposite directions. Two pairs of buffers.
-  void MoveBothWays(Endpoint& endpoint) {
-    const auto length = static_cast<uint32_t>(kBytes);
-    endpoint.PostSend({.opcode = kWrite,
-                       .wr_id = 1,
-                       .list = {Testbed::Sge(sent_, 0, length)},
-                       .remote_addr = copied_.iova,
-                       .rkey = copied_.key});
-    endpoint.PostSend({.opcode = kRead,
-                       .wr_id = 2,
-                       .list = {Testbed::Sge(read_, 0, length)},
-                       .remote_addr = asked_.iova,
-                       .rkey = asked_.key});
-    uroce_cqe cqe;
-    for (uint64_t id = 1; id <= 2; ++id) {
-      ASSERT_TRUE(bed_.RunUntil([&] { return endpoint.PollSend(cqe); }));
-      EXPECT_EQ(cqe.status, 0) << id;
-    }
-    EXPECT_EQ(target_, source_);
-    EXPECT_EQ(read_bytes_, asked_bytes_);
-  }
-  MemoryRegion& Copied(std::vector<uint8_t>& bytes) {
-    return bed_.Register(bytes.data(), bytes.size(), kAllAccess, MrMode::kCopied);
-  }
-
-  std::vector<uint8_t> asked_bytes_ = Pattern(kBytes, 3);
-  std::vector<uint8_t> read_bytes_ = std::vector<uint8_t>(kBytes);
-  MemoryRegion& sent_ = Copied(source_);
-  MemoryRegion& asked_ = Copied(asked_bytes_);
-  MemoryRegion& read_ = Copied(read_bytes_);
-};
-
 TEST_F(WorkerCopiesTest, OneJobServesManyPackets) {
   auto [a, b] = bed_.AddPair();
   MoveBothWays(*a);
@@ -389,100 +318,6 @@ TEST_F(WorkerCopiesTest, PacketsBeforeAHoleArePlacedAndTheOneInItIsRefused) {
   ASSERT_TRUE(bed_.RunUntil([&] { return c->PollSend(cqe); }));
   EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
   munmap(span, kHole);
-}
-
-/// Many small WRITEs of one queue pair to places of copied memory, some of which meet. What they
-/// leave is what they would leave one after the other.
-class WorkerSmallWritesTest : public WorkerCopiesTest {
- protected:
-  static constexpr uint32_t kWrites = 512;
-  static constexpr uint32_t kDepth = 64;
-  static constexpr uint32_t kArea = 4096;
-
-  explicit WorkerSmallWritesTest(bool by_workers = false) : WorkerCopiesTest(by_workers) {}
-
-  struct Small {
-    uint32_t from;
-    uint32_t to;
-    uint32_t length;
-  };
-  static std::vector<Small> RandomWrites() {
-    std::minstd_rand random(7);
-    std::vector<Small> writes(kWrites);
-    for (Small& each : writes) {
-      const auto next = [&random] { return static_cast<uint32_t>(random()); };
-      each = {next() % 50'000, next() % (kArea - 100), 1 + next() % 100};
-    }
-    return writes;
-  }
-  static void Post(Endpoint& endpoint, const MemoryRegion& from, const MemoryRegion& to,
-                   const Small& write, uint64_t id) {
-    endpoint.PostSend({.opcode = kWrite,
-                       .wr_id = id,
-                       .list = {Testbed::Sge(from, write.from, write.length)},
-                       .remote_addr = to.iova + write.to,
-                       .rkey = to.key});
-  }
-  void WriteAll() {
-    auto [a, b] = bed_.AddPair();
-    const std::vector<Small> writes = RandomWrites();
-    std::vector<uint8_t> expected = target_;
-    uint32_t posted = 0;
-    for (uint32_t done = 0; done < kWrites; ++done) {
-      for (; posted < kWrites && posted < done + kDepth; ++posted) {
-        const Small& write = writes[posted];
-        Post(*a, from_, copied_, write, posted);
-        std::copy_n(source_.begin() + write.from, write.length, expected.begin() + write.to);
-      }
-      uroce_cqe cqe;
-      ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
-      EXPECT_EQ(cqe.status, 0);
-      EXPECT_EQ(cqe.wr_id, done);
-    }
-    EXPECT_EQ(target_, expected);
-  }
-};
-
-TEST_F(WorkerSmallWritesTest, OneJobServesManyMessages) {
-  WriteAll();
-  EXPECT_LT(bed_.session->copies_begun(), kWrites / 4);
-}
-
-TEST_F(WorkerSmallWritesTest, LostPacketsArePlacedAgainAndInOrder) {
-  for (const size_t port : {0, 1}) {
-    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
-  }
-  WriteAll();
-}
-
-// The later ones never happen.
-TEST_F(WorkerSmallWritesTest, NothingIsPlacedBehindAMessageThatIsRefused) {
-  constexpr uint32_t kRefused = 5;
-  for (const bool by_key : {true, false}) {
-    void* span = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(span, MAP_FAILED);
-    MemoryRegion& holed = bed_.Register(span, 8192, kAllAccess, MrMode::kCopied);
-    ASSERT_EQ(munmap(static_cast<uint8_t*>(span) + 4096, 4096), 0);
-    auto [a, b] = bed_.AddPair();
-    MemoryRegion strange = holed;
-    strange.key += 1;
-    for (uint32_t i = 0; i < 2 * kRefused; ++i) {
-      const bool is_refused = i == kRefused;
-      const MemoryRegion& to = is_refused && by_key ? strange : holed;
-      Post(*a, from_, to, {i * 64, is_refused && !by_key ? 4096 : i * 64, 64}, i);
-    }
-    for (uint32_t i = 0; i < 2 * kRefused; ++i) {
-      uroce_cqe cqe;
-      ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
-      const uint32_t expected = i < kRefused ? 0 : i == kRefused ? 10 : 5;
-      EXPECT_EQ(cqe.status, expected) << "IBV_WC_REM_ACCESS_ERR, then IBV_WC_WR_FLUSH_ERR";
-    }
-    EXPECT_EQ(memcmp(span, source_.data(), kRefused * 64), 0);
-    const auto* const behind = static_cast<const uint8_t*>(span) + kRefused * 64;
-    EXPECT_TRUE(
-        std::all_of(behind, behind + kRefused * 64, [](uint8_t byte) { return byte == 0; }));
-    munmap(span, 4096);
-  }
 }
 
 TEST_F(WorkerCopiesTest, FramesGoBackWhereverAQueuePairEnds) {
