@@ -90,8 +90,9 @@ inline decltype(nullptr) FailWith(int error) {
 // ---- The lock of one queue ----
 // Verbs are thread safe per object, and post and poll must not block.
 
-/// Held for some tens of nanoseconds. Uses no locked instruction while the process has one thread.
-/// A waiter soon yields its core: the holder may have been preempted.
+/// Held for some tens of nanoseconds, and while a post copies payload (send_copies.h). Uses no
+/// locked instruction while the process has one thread. A waiter soon yields its core: the holder
+/// may have been preempted.
 class SpinLock {
  public:
   void Lock() {

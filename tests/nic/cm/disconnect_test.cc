@@ -101,7 +101,7 @@ class FullTest : public CmScript {
 };
 
 // [cm.flood.remains]
-TEST_F(FullTest, ANewCommunicationTakesThePlaceOfTheOldestEndedOne) {
+TEST_F(FullTest, TheOldestTimeWaitEndsWhereThereIsNoRoom) {
   const CommId first = Active();
   EXPECT_EQ(manager_.Destroy(first, now_), Result::kOk);
   EXPECT_EQ(Sent(), Texts{"DREQ"});
