@@ -200,6 +200,7 @@ struct CopyHelper::Shared {
     // Used by the worker alone.
     uint32_t in_flight = 0;
     AccessRest rest;
+    AccessSpeed speed;
     std::atomic<bool> sleeps{false};
     CopyJobQueue done;
   };
@@ -286,8 +287,11 @@ bool CopyHelper::DoNow(uint32_t worker, CopyJob& job) {
   const auto begin = std::chrono::steady_clock::now();
   if (lane.rest.IsOn(begin)) [[unlikely]]
     return false;
+  const uint32_t bytes = IsAtomic(job) ? 0 : job.bytes();
   const Outcome outcome = Execute({.fd = shared_->memory.fd}, job);
-  lane.rest.Note(begin, std::chrono::steady_clock::now(), shared_->memory.long_access);
+  const auto end = std::chrono::steady_clock::now();
+  lane.rest.Note(begin, end, shared_->memory.long_access);
+  if (bytes >= kLeastForProgram) lane.speed.Note(bytes, end - begin);
   job.succeeded = outcome == Outcome::kDone;
   return outcome != Outcome::kProcessEnded;
 }
@@ -301,6 +305,15 @@ void AccessRest::Note(Time begin, Time end, Time::duration long_access) {
   since_long_ = 0;
 }
 
+void AccessSpeed::Note(uint32_t bytes, std::chrono::nanoseconds took) {
+  lane_copies_ = 0;
+  least_ = std::min(least_, static_cast<uint64_t>(took.count()) * (64 << 10) / bytes);
+  if (++copies_ < kWindow) return;
+  is_slow_ = least_ > static_cast<uint64_t>(kSlowestOf64KiB.count());
+  copies_ = 0;
+  least_ = UINT64_MAX;
+}
+
 void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   job->worker = worker;
   ++shared_->lanes[worker].in_flight;
@@ -309,15 +322,20 @@ void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   if (lanes != nullptr) {
     const auto now = std::chrono::steady_clock::now();
     const bool is_large = !shared_->memory.by_workers || IsLarge(job->bytes(), job->ranges());
-    if (is_large && lanes->Takes(worker, *job, now)) return lanes->Post(worker, job, now);
+    if (is_large && lanes->Takes(worker, *job, now)) {
+      shared_->lanes[worker].speed.NoteLane();
+      return lanes->Post(worker, job, now);
+    }
   }
   GiveToThread(job);
 }
 
 bool CopyHelper::IsForProgram(uint32_t worker, uint32_t bytes, uint32_t ranges) const {
   const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
-  return lanes != nullptr && IsLarge(bytes, ranges) &&
-         lanes->HasRoom(worker, std::chrono::steady_clock::now());
+  if (lanes == nullptr || !IsLarge(bytes, ranges)) return false;
+  const bool is_for_worker = shared_->memory.by_workers && ranges < kLeastRangesForProgram &&
+                             !shared_->lanes[worker].speed.IsSlow();
+  return !is_for_worker && lanes->HasRoom(worker, std::chrono::steady_clock::now());
 }
 
 void CopyHelper::GiveToThread(CopyJob* job) {
@@ -444,8 +462,20 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
 
 namespace {
 
-void Add(CopyVector& vector, uint8_t* bytes, uint64_t length_bytes) {
-  if (length_bytes != 0) vector.entries[vector.count++] = {bytes, length_bytes};
+/// `joins`: the bytes may be one entry with those of the entry before, since each entry costs. The
+/// kernel copies an entry in steps of 4,096 bytes, so pieces stay in their order where they begin
+/// with a step.
+void Add(CopyVector& vector, uint8_t* bytes, uint64_t length_bytes, bool joins) {
+  if (length_bytes == 0) return;
+  if (joins && vector.count != 0) {
+    iovec& before = vector.entries[vector.count - 1];
+    if (before.iov_len % 4096 == 0 &&
+        static_cast<uint8_t*>(before.iov_base) + before.iov_len == bytes) {
+      before.iov_len += length_bytes;
+      return;
+    }
+  }
+  vector.entries[vector.count++] = {bytes, length_bytes};
 }
 
 }  // namespace
@@ -463,8 +493,8 @@ CopyVector GatherPieces(const CopyJob& job, uint32_t first) {
     if (piece.is_staged) break;
     const bool ends_write = job.kind == CopyJob::Kind::kWrite && piece.ends_message;
     const uint64_t end_bytes = ends_write ? BytesOfLastWord(piece) : 0;
-    Add(vector, piece.bytes, piece.length_bytes - end_bytes);
-    Add(vector, piece.bytes + piece.length_bytes - end_bytes, end_bytes);
+    Add(vector, piece.bytes, piece.length_bytes - end_bytes, /*joins=*/true);
+    Add(vector, piece.bytes + piece.length_bytes - end_bytes, end_bytes, /*joins=*/false);
     next += piece.length_bytes;
   }
   return vector;

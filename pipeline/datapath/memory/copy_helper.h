@@ -48,7 +48,7 @@ struct CopyJob {
   enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
   static constexpr uint32_t kMaxPieces = 80;
   static constexpr uint32_t kMaxBatched = 63;
-  static constexpr uint32_t kMaxBatchedBytes = 60 << 10;
+  static constexpr uint32_t kMaxBatchedBytes = 252 << 10;
 
   /// The part of a job for a later packet: the helper's work is short, but the wait for it long.
   struct Batched {
@@ -136,6 +136,29 @@ class AccessRest {
  private:
   Time until_{};
   uint32_t since_long_ = kFew;  ///< Accesses since the last long one, up to kFew.
+};
+
+/// How fast a worker accesses a program's memory itself. Processors and kernels differ by far:
+/// where the worker is slow, the program's thread makes large copies.
+class AccessSpeed {
+ public:
+  /// As fast as a lane moves the bytes of one queue pair.
+  static constexpr std::chrono::nanoseconds kSlowestOf64KiB{24'000};
+  /// A lane makes so many copies for one that the worker makes to measure again.
+  static constexpr uint32_t kLaneCopies = 256;
+  static constexpr uint32_t kWindow = 16;
+
+  /// A worker has moved `bytes`, 1 or more.
+  void Note(uint32_t bytes, std::chrono::nanoseconds took);
+  void NoteLane() { ++lane_copies_; }
+  /// Whether a lane is the faster way for the next large copy.
+  bool IsSlow() const { return is_slow_ && lane_copies_ < kLaneCopies; }
+
+ private:
+  uint64_t least_ = UINT64_MAX;  ///< ns of 64 KiB, within the window: a worker may lose its CPU.
+  uint32_t copies_ = 0;          ///< Within the window.
+  uint32_t lane_copies_ = 0;     ///< Since the worker's last one.
+  bool is_slow_ = false;
 };
 
 /// The helper of one session, for all workers. It does one job after the other, in the order of

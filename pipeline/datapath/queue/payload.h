@@ -225,6 +225,7 @@ struct WaitingWork {
   Transfer transfer;
   uint32_t crc_before_payload = 0;  ///< kGather.
   CopyJob* in_flight = nullptr;
+  bool is_due = false;  ///< The job is done before the turn ends: payload may stay where it lies.
   std::unique_ptr<CopyJob> job = std::make_unique<CopyJob>();
   std::optional<Modification> modification;
 
@@ -232,6 +233,7 @@ struct WaitingWork {
   rte_mbuf* oldest = nullptr;
   rte_mbuf* newest = nullptr;
   uint32_t packets = 0;
+  bool refers = false;       ///< Payload of some of them may lie elsewhere, in this turn.
   bool gate_closed = false;  ///< Peers in the daemon must wait.
 
   // Jobs for this side's requests and for its answers take turns: there is one slot for both.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/queue/session.h"
@@ -38,16 +39,20 @@ MessagePlace Behind(MessagePlace place, uint32_t length_bytes) {
 bool IsContinued(wire::Opcode opcode) { return wire::InfoOf(opcode).Has(OpcodeInfo::kFullPayload); }
 
 /// Sets `place` to where `packet` places its payload, which `before` precedes: behind that of
-/// `before`, at `place`, or where a WRITE of one packet says. Only a WRITE that asks for nothing
-/// else comes behind the end of another, since nothing but its key can make it fail. False: not
-/// known.
-bool FindPlace(wire::Opcode before, const wire::Packet& packet, MessagePlace& place) {
+/// `before`, at `place`, or where a WRITE that begins says. Only a WRITE that asks for nothing else
+/// comes behind the end of another, and only where its key grants it the whole of its range:
+/// nothing but its key can make it fail. False: not known.
+bool FindPlace(const KeyTable& keys, const QueuePair& qp, wire::Opcode before,
+               const wire::Packet& packet, MessagePlace& place) {
   if (packet.payload.empty()) return false;
-  if (IsContinued(before)) return !wire::InfoOf(packet.header.opcode).Has(OpcodeInfo::kFirst);
-  if (packet.header.opcode != wire::Opcode::kWriteOnly) return false;
+  const wire::Opcode opcode = packet.header.opcode;
+  if (IsContinued(before)) return !wire::InfoOf(opcode).Has(OpcodeInfo::kFirst);
   const wire::Reth& reth = packet.header.reth;
   place = {reth.rkey.value(), reth.va};
-  return reth.length_bytes == packet.payload.size();
+  if (opcode == wire::Opcode::kWriteOnly) return reth.length_bytes == packet.payload.size();
+  return opcode == wire::Opcode::kWriteFirst && reth.length_bytes > packet.payload.size() &&
+         CheckAccess(keys, place.key, place.position, reth.length_bytes,
+                     RemoteRight(qp, kRemoteWrite));
 }
 
 /// Adds the whole of a packet's payload to `job`, or nothing.
@@ -115,13 +120,13 @@ void CopyBatches::BatchPlacements(QueuePair& qp, bool for_worker) {
        frame = frame->next) {
     wire::Packet packet;
     wire::FrameView view;
-    if (!DecodeAgain(*frame, packet, view)) break;
+    if (!DecodeAgain(*frame, references_, packet, view)) break;
     const OpcodeInfo& its = wire::InfoOf(packet.header.opcode);
     if ((its.traits & kKindTraits) != kind || packet.header.psn != psn) continue;
     const auto length = static_cast<uint32_t>(packet.payload.size());
     uroce_sge entry;
     bytes += length;
-    if (bytes > CopyJob::kMaxBatchedBytes || !FindPlace(opcode, packet, place) ||
+    if (bytes > CopyJob::kMaxBatchedBytes || !FindPlace(keys_, qp, opcode, packet, place) ||
         !TakeWhole(keys_, WalkEffect(qp, effect.kind, place, length, entry),
                    const_cast<uint8_t*>(packet.payload.data()), frame, job, for_worker)) {
       break;
@@ -132,6 +137,38 @@ void CopyBatches::BatchPlacements(QueuePair& qp, bool for_worker) {
     job.SetEnd(!IsContinued(opcode));
     psn = psn + 1;
     place = Behind(place, length);
+  }
+}
+
+namespace {
+
+/// Copies the payload of `frame` into it. The pieces of `job` from `first` on lie in the payload.
+void Settle(const drivers::PayloadReference& references, CopyJob& job, uint32_t first, uint32_t end,
+            rte_mbuf* frame) {
+  if (frame == nullptr || !references.IsSet(*frame)) return;
+  const uint8_t* const payload = references.PayloadOf(*frame).data();
+  for (uint32_t i = first; i < end; ++i) {
+    job.pieces[i].bytes = references.RoomOf(*frame) + (job.pieces[i].bytes - payload);
+  }
+  references.Settle(*frame);
+}
+
+}  // namespace
+
+void CopyBatches::TakeIntoFrames(QueuePair& qp, CopyJob& job) const {
+  Settle(references_, job, 0, job.own_pieces, job.frame);
+  uint32_t first = job.own_pieces;
+  for (uint32_t i = 0; i < job.batched_count; ++i) {
+    Settle(references_, job, first, job.batched[i].pieces_end, job.batched[i].frame);
+    first = job.batched[i].pieces_end;
+  }
+  TakeIntoFrames(qp);
+}
+
+void CopyBatches::TakeIntoFrames(QueuePair& qp) const {
+  if (!std::exchange(qp.waiting().refers, false)) return;
+  for (rte_mbuf* frame = qp.waiting().oldest; frame != nullptr; frame = frame->next) {
+    references_.Settle(*frame);
   }
 }
 
@@ -337,14 +374,17 @@ bool CopyEngine::PostponeEffect(QueuePair& qp, const Effect& effect, const wire:
   WaitForEffect(qp, effect, packet, transfer, frame);
   qp.waiting().transfer.walker = walker;
   qp.waiting().transfer.bytes = bytes;
+  qp.waiting().is_due = true;
   due_.Post(Begin(qp, qp.program()));
   return true;
 }
 
 bool CopyEngine::DoDue(QueuePair& qp) {
+  qp.waiting().is_due = false;
   batches_.BatchPlacements(qp, /*for_worker=*/true);
   CopyJob& job = *qp.waiting().job;
   if (!IsForProgram(qp, job.bytes(), job.ranges()) && DoNow(qp, job)) return true;
+  batches_.TakeIntoFrames(qp, job);
   GiveToHelper(qp);
   return false;
 }
@@ -373,6 +413,7 @@ void CopyEngine::SubmitGather(QueuePair& qp, const transport::TxPacket& packet,
 void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
   WaitingWork& waiting = qp.waiting();
   waiting.job->kind = kind;
+  batches_.TakeIntoFrames(qp);  // The job may take some of them along.
   if (kind == CopyJob::Kind::kRead || kind == CopyJob::Kind::kWrite) TakePieces(qp);
   GiveToHelper(qp);
 }
@@ -449,6 +490,7 @@ bool CopyEngine::HasEnded(QueuePair& qp, MoveResult& result) {
 void CopyEngine::Abandon(QueuePair& qp) {
   CopyBatches::Forget(qp);
   WaitingWork& waiting = qp.waiting();
+  waiting.is_due = false;
   if (waiting.in_flight == nullptr) return;
   // The queue pair drops its packets, but some of them are still frames of the job.
   CopyJob& job = *waiting.in_flight;

@@ -42,6 +42,10 @@ class CopyBatches {
   /// Adds the payload of waiting packets to the copy job of the packet before them. `for_worker`:
   /// see TakeCopied.
   void BatchPlacements(QueuePair& qp, bool for_worker);
+  /// Copies payload that lies elsewhere into the frames that wait at `qp`: they outlast the turn.
+  void TakeIntoFrames(QueuePair& qp) const;
+  /// Does the same for the frames of `job`, too.
+  void TakeIntoFrames(QueuePair& qp, CopyJob& job) const;
   /// Adds the payload that the message sends behind `packet` to the copy job of that packet.
   /// `for_worker`: see TakeCopied.
   void PrefetchPayload(QueuePair& qp, const transport::TxPacket& packet, bool for_worker);
@@ -62,6 +66,7 @@ class CopyBatches {
   const KeyTable& keys_;
   const WaitingFrames& waiting_frames_;
   FrameStash& stash_;
+  const drivers::PayloadReference references_;
 };
 
 /// The parts of a worker that its copy jobs use.
@@ -156,7 +161,9 @@ class CopyEngine {
       any = true;
       MoveResult result = MoveResult::kDone;
       QueuePair* const qp = TakeBack(job);
-      if (qp != nullptr && DoDue(*qp) && HasEnded(*qp, result)) on_end(*qp, result);
+      if (qp == nullptr) continue;
+      if (DoDue(*qp) && HasEnded(*qp, result)) on_end(*qp, result);
+      if (!qp->waiting().is_due) batches_.TakeIntoFrames(*qp);
     }
     return any;
   }

@@ -148,8 +148,6 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
     Finish(qp, effect, result, 0);
     return true;
   }
-  if (is_reference) [[unlikely]]
-    TakeIntoFrame(*frame, transfer);
   if (CopyEngine::TakePlaced(qp, effect, packet.header.psn)) {
     Finish(qp, effect, MoveResult::kDone, 0);
     return true;
@@ -159,6 +157,7 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
       copies_.PostponeEffect(qp, effect, packet, transfer, frame)) {
     return false;
   }
+  if (is_reference) TakeIntoFrame(*frame, transfer);
   const bool is_continued = wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kFullPayload);
   const MoveResult moved = copies_.PlaceNow(qp, transfer, /*ends_message=*/!is_continued);
   if (moved != MoveResult::kCopied) {

@@ -40,6 +40,14 @@ inline bool DecodeAgain(const rte_mbuf& frame, wire::Packet& packet, wire::Frame
   return wire::Decode(BytesOf(frame), packet, view) == wire::DecodeResult::kOk;
 }
 
+/// Does the same for a frame whose payload may lie elsewhere.
+inline bool DecodeAgain(const rte_mbuf& frame, const drivers::PayloadReference& references,
+                        wire::Packet& packet, wire::FrameView& view) {
+  if (!DecodeAgain(frame, packet, view)) return false;
+  if (references.IsSet(frame)) packet.payload = references.PayloadOf(frame);
+  return true;
+}
+
 /// Marks the copies of multicast packets that workers give each other. A frame with it is a copy of
 /// a packet that captures have seen and all workers were given.
 class MulticastMark : public drivers::FrameFlag {

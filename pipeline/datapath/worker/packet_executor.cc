@@ -120,7 +120,7 @@ void PacketExecutor::ReplayWaiting(QueuePair& qp) {
 void PacketExecutor::ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showing) {
   wire::Packet packet;
   wire::FrameView view;
-  const bool decoded = DecodeAgain(*frame, packet, view);
+  const bool decoded = DecodeAgain(*frame, references_, packet, view);
   context_.recorder.Begin(packet);
   if (!decoded || !Execute(qp, packet, view, frame, showing)) rte_pktmbuf_free(frame);
 }

@@ -46,7 +46,11 @@ class PacketExecutor {
     ++qp.traffic().received_packets;
     qp.traffic().received_bytes += frame->data_len;
     if (qp.is_waiting()) {
-      references_.Settle(*frame);
+      if (!qp.waiting().is_due) {
+        references_.Settle(*frame);
+      } else if (references_.IsSet(*frame)) {
+        qp.waiting().refers = true;
+      }
       return context_.waiting_packets.Keep(qp, frame);
     }
     if (MayCopy(packet) && !context_.waiting_packets.MayWait(qp)) [[unlikely]] {

@@ -45,7 +45,7 @@ struct uroce_copy_place {
 
 #define UROCE_COPY_SLOTS 4u
 #define UROCE_COPY_PIECES 191u
-#define UROCE_COPY_DATA_BYTES (68u << 10)
+#define UROCE_COPY_DATA_BYTES (260u << 10)
 /* Of a copy: the rest is the program's. */
 #define UROCE_COPY_MOST_BYTES (UROCE_COPY_DATA_BYTES - 64u)
 

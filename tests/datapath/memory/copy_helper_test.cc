@@ -418,12 +418,64 @@ TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
   EXPECT_EQ(geteuid(), 0u) << "of the other threads nothing has changed";
 }
 
+class AccessSpeedTest : public testing::Test {
+ protected:
+  static constexpr std::chrono::nanoseconds kFast = AccessSpeed::kSlowestOf64KiB;
+  static constexpr std::chrono::nanoseconds kSlow = kFast + std::chrono::nanoseconds(4);
+
+  void Note(std::chrono::nanoseconds of_64_kib, uint32_t copies = AccessSpeed::kWindow) {
+    for (uint32_t i = 0; i < copies; ++i) speed_.Note(64 << 10, of_64_kib);
+  }
+
+  AccessSpeed speed_;
+};
+
+TEST_F(AccessSpeedTest, AWindowOfSlowCopiesIsSlow) {
+  Note(kSlow, AccessSpeed::kWindow - 1);
+  EXPECT_FALSE(speed_.IsSlow());
+  Note(kSlow, 1);
+  EXPECT_TRUE(speed_.IsSlow());
+}
+
+TEST_F(AccessSpeedTest, OneFastCopyShowsThatTheOthersHadLostTheirCpu) {
+  Note(kFast, 1);
+  Note(kSlow, AccessSpeed::kWindow - 1);
+  EXPECT_FALSE(speed_.IsSlow());
+  Note(kSlow);
+  EXPECT_TRUE(speed_.IsSlow()) << "the fast one was in the window before";
+  Note(kSlow, AccessSpeed::kWindow - 1);
+  Note(kFast, 1);
+  EXPECT_FALSE(speed_.IsSlow());
+}
+
+TEST_F(AccessSpeedTest, TimeIsPerByte) {
+  for (uint32_t i = 0; i < AccessSpeed::kWindow; ++i) speed_.Note(16 << 10, kFast / 4);
+  EXPECT_FALSE(speed_.IsSlow());
+  for (uint32_t i = 0; i < AccessSpeed::kWindow; ++i) speed_.Note(16 << 10, kSlow / 4);
+  EXPECT_TRUE(speed_.IsSlow());
+}
+
+TEST_F(AccessSpeedTest, ASlowWorkerMeasuresAgainNowAndThen) {
+  Note(kSlow);
+  for (uint32_t i = 1; i < AccessSpeed::kLaneCopies; ++i) speed_.NoteLane();
+  EXPECT_TRUE(speed_.IsSlow());
+  speed_.NoteLane();
+  EXPECT_FALSE(speed_.IsSlow());
+  Note(kSlow, 1);
+  EXPECT_TRUE(speed_.IsSlow());
+}
+
 class CopyVectorTest : public testing::Test {
  protected:
   /// Adds a piece, with which a message ends.
   void Add(uint64_t app_addr, uint32_t length_bytes) {
     job_.pieces[job_.piece_count++] = {app_addr, frame_.data() + 256 * job_.piece_count,
                                        length_bytes};
+    job_.SetEnd(true);
+  }
+  /// Adds a piece that is page `page` of some memory of the daemon.
+  void AddPage(uint64_t app_addr, uint32_t page) {
+    job_.pieces[job_.piece_count++] = {app_addr, pages_.data() + 4096 * page, 4096};
     job_.SetEnd(true);
   }
   /// Lengths of the entries from a piece on.
@@ -436,6 +488,7 @@ class CopyVectorTest : public testing::Test {
   }
 
   std::vector<uint8_t> frame_ = std::vector<uint8_t>(256 * CopyJob::kMaxPieces);
+  std::vector<uint8_t> pages_ = std::vector<uint8_t>(4096 * 3);
   CopyJob job_;
 };
 
@@ -480,6 +533,42 @@ TEST_F(CopyVectorTest, EachMessageOfAJobHasAnEnd) {
   Add(0x1040, 64);
   EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{56, 8, 56, 8}));
   EXPECT_EQ(job_.ranges(), 1u);
+}
+
+TEST_F(CopyVectorTest, PagesThatFollowEachOtherAtBothEndsAreOneEntry) {
+  AddPage(0x1000, 0);
+  job_.SetEnd(false);
+  AddPage(0x2000, 1);
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{8184, 8}));
+  EXPECT_EQ(GatherPieces(job_, 0).entries[0].iov_base, pages_.data());
+  EXPECT_EQ(Lengths(Kind::kRead), Sizes{8192});
+}
+
+TEST_F(CopyVectorTest, PagesFromDifferentPlacesAreSeparateEntries) {
+  AddPage(0x1000, 0);
+  job_.SetEnd(false);
+  AddPage(0x2000, 2);
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{4096, 4088, 8}));
+}
+
+TEST_F(CopyVectorTest, TheLastWordOfAMessageIsAloneAlsoBehindAPage) {
+  AddPage(0x1000, 0);
+  job_.SetEnd(false);
+  job_.pieces[job_.piece_count++] = {0x2000, pages_.data() + 4096, 8};
+  job_.SetEnd(true);
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{4096, 8}));
+}
+
+// Within an entry the kernel keeps to the order of its steps alone.
+TEST_F(CopyVectorTest, PiecesBehindAnEndOrWithinAStepBeginAnEntry) {
+  AddPage(0x1000, 0);
+  AddPage(0x2000, 1);
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{4088, 8, 4088, 8}));
+  job_.piece_count = 0;
+  for (uint32_t i = 0; i < 3; ++i) {
+    job_.pieces[job_.piece_count++] = {0x1000 + 1024 * i, pages_.data() + 1024 * i, 1024};
+  }
+  EXPECT_EQ(Lengths(Kind::kWrite), (Sizes{1024, 1024, 1024}));
 }
 
 TEST_F(CopyVectorTest, TheMostPiecesHaveRoomForTheirEnds) {

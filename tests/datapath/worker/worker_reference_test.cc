@@ -269,6 +269,70 @@ TEST_F(WorkerReferenceTest, AFrameThatWaitsForACopyHasItsPayload) {
   EXPECT_TRUE(Arrived());
 }
 
+TEST_F(WorkerReferenceTest, AWorkerCopiesItsBytesInTheTurnThatSendsThem) {
+  bed_.StartCopyHelper(*bed_.session, /*by_workers=*/true);
+  Write(Source(), Target(MrMode::kCopied));
+  bed_.Turn();
+  EXPECT_EQ(referred(), 3u);
+  EXPECT_TRUE(Arrived());
+  Spoil();
+  bed_.Settle();
+  EXPECT_TRUE(Arrived());
+  EXPECT_TRUE(Completed());
+}
+
+TEST_F(WorkerReferenceTest, FramesBehindACopyOfTheHelperHaveTheirPayload) {
+  bed_.StartCopyHelper(*bed_.session, /*by_workers=*/true);
+  MemoryRegion& late = Target(MrMode::kCopied);
+  late.segments[0].may_wait = true;
+  Write(Source(), late);
+  bed_.Turn();
+  EXPECT_EQ(referred(), 3u);
+  Spoil();
+  bed_.Settle();
+  EXPECT_TRUE(Arrived());
+}
+
+// The second message waits for the helper, so the third waits behind it.
+TEST_F(WorkerReferenceTest, FramesBehindACopyThatTheWorkerDoesNotMakeHaveTheirPayload) {
+  bed_.StartCopyHelper(*bed_.session, /*by_workers=*/true);
+  const MemoryRegion& from = Source();
+  std::vector<uint8_t> late_bytes(kMessageBytes);
+  std::vector<uint8_t> last_bytes(kMessageBytes);
+  MemoryRegion& late = bed_.Register(late_bytes.data(), kMessageBytes, kAllAccess, MrMode::kCopied);
+  late.segments[0].may_wait = true;
+  const MemoryRegion& last =
+      bed_.Register(last_bytes.data(), kMessageBytes, kAllAccess, MrMode::kMapped);
+  Write(from, Target(MrMode::kCopied));
+  Write(from, late);
+  Write(from, last);
+  bed_.Turn();
+  EXPECT_EQ(referred(), 9u);
+  Spoil();
+  bed_.Settle();
+  EXPECT_TRUE(Arrived());
+  EXPECT_EQ(late_bytes, pattern_);
+  EXPECT_EQ(last_bytes, pattern_);
+}
+
+// The first packet is copied, and the next ones are executed behind it, in the same turn.
+TEST_F(WorkerReferenceTest, FramesBehindACopyGoOnFromTheirOwnMemory) {
+  bed_.StartCopyHelper(*bed_.session, /*by_workers=*/true);
+  const MemoryRegion& from = Source();
+  std::vector<uint8_t> mapped_bytes(kMessageBytes);
+  const MemoryRegion& mapped =
+      bed_.Register(mapped_bytes.data(), kMessageBytes, kAllAccess, MrMode::kMapped);
+  Write(from, Target(MrMode::kCopied), kPacketBytes);
+  Write(from, mapped);
+  bed_.Turn();
+  EXPECT_EQ(referred(), 4u);
+  EXPECT_TRUE(Arrived(kPacketBytes));
+  EXPECT_EQ(mapped_bytes, pattern_);
+  Spoil();
+  bed_.Settle();
+  EXPECT_EQ(mapped_bytes, pattern_);
+}
+
 TEST_F(WorkerReferenceTest, AFrameThatThePortDoesNotTakeHasItsPayload) {
   wire_.spies[0]->takes = 1;
   Write(Source(), Target());

@@ -80,6 +80,42 @@ TEST_F(WorkerSmallWritesTest, LostPacketsArePlacedAgainAndInOrder) {
   WriteAll();
 }
 
+TEST_F(WorkerSmallWritesTest, OneJobServesMessagesOfManyPackets) {
+  constexpr uint32_t kMessages = 64;
+  constexpr uint32_t kBytesOfEach = 2500;
+  auto [a, b] = bed_.AddPair();
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    Post(*a, from_, copied_, {i * kBytesOfEach, i * kBytesOfEach, kBytesOfEach}, i);
+  }
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    uroce_cqe cqe;
+    ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, 0);
+  }
+  const auto end = source_.begin() + kMessages * kBytesOfEach;
+  EXPECT_TRUE(std::equal(source_.begin(), end, target_.begin()));
+  EXPECT_LT(bed_.session->copies_begun(), kMessages / 2);
+}
+
+// Its first packet lies in the region.
+TEST_F(WorkerSmallWritesTest, NothingIsPlacedOfAMessageThatEndsOutsideOfItsRegion) {
+  constexpr uint32_t kRegion = 8192;
+  constexpr uint32_t kBytesOfEach = 2000;
+  std::vector<uint8_t> span(kRegion);
+  const MemoryRegion& region = bed_.Register(span.data(), kRegion, kAllAccess, MrMode::kCopied);
+  auto [a, b] = bed_.AddPair();
+  Post(*a, from_, region, {0, 0, kBytesOfEach}, 0);
+  Post(*a, from_, region, {0, kRegion - 1500, kBytesOfEach}, 1);
+  for (const uint32_t expected : {0, 10}) {
+    uroce_cqe cqe;
+    ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, expected) << "IBV_WC_REM_ACCESS_ERR";
+  }
+  EXPECT_TRUE(std::equal(span.begin(), span.begin() + kBytesOfEach, source_.begin()));
+  EXPECT_TRUE(
+      std::all_of(span.begin() + kBytesOfEach, span.end(), [](uint8_t byte) { return byte == 0; }));
+}
+
 // The later ones never happen.
 TEST_F(WorkerSmallWritesTest, NothingIsPlacedBehindAMessageThatIsRefused) {
   constexpr uint32_t kRefused = 5;
