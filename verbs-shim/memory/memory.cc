@@ -388,6 +388,16 @@ uint64_t LimitedBytes(const Registry& registry) {
   return bytes;
 }
 
+uint64_t MappedBytes(const Registry& registry) {
+  uint64_t bytes = 0;
+  for (const RegionPart& part : registry.parts) {
+    if (part.kind == PartKind::kLive && registry.segments.mode(part.segment) == UROCE_MR_MAPPED) {
+      bytes += part.length;
+    }
+  }
+  return bytes;
+}
+
 uint32_t HowRemapped(const Registry& registry, uint32_t mode) {
   const bool is_signal = registry.support.origin == FaultSupport::Origin::kSignal;
   return is_signal && mode == UROCE_MR_MAPPED ? UROCE_WHY_NO_USERFAULTFD : UROCE_WHY_NONE;
@@ -457,12 +467,40 @@ int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& requ
   const bool needs_write = (request.access & kWriteAccess) != 0;
   MakePartsReachable(registry, daemon, needs_write, registration);
   registration.limited_bytes = LimitedBytes(registry);
+  registration.mapped_bytes = MappedBytes(registry);
   registration.is_copied = IsCopied(registry);
   error = CheckFilePages(registry);
   if (error == 0) error = TellDaemon(registry, daemon, request, replaces, registration);
   if (error != 0) DropReferences(registry, daemon, registration);
   return error;
 }
+
+/// How many bytes helpers would copy. Long memory whose middle is a segment's already is most often
+/// registered once more.
+uint64_t BytesToCopy(const Daemon& daemon, const MemoryRequest& request) {
+  if (request.length < kLeastHelpedBytes || request.is_device || IsOnDemand(request)) return 0;
+  const uint64_t middle = PageDown(request.addr + request.length / 2);
+  if (MayBeRemapped({middle, middle + kPageBytes})) return 0;
+  const RegistryLock registry;
+  registry->Prepare(daemon, PolicyOfEnvironment, TakesUserfaultfd);
+  const bool is_helped = registry->policy != MrPolicy::kCopied &&
+                         registry->support.origin != FaultSupport::Origin::kSignal;
+  return is_helped ? request.length : 0;
+}
+
+/// The registry with the helpers of this thread.
+class HelpedRegistry {
+ public:
+  explicit HelpedRegistry(CopyHelpers& helpers) { lock_->helpers = &helpers; }
+  ~HelpedRegistry() { lock_->helpers = nullptr; }
+  HelpedRegistry(const HelpedRegistry&) = delete;
+  HelpedRegistry& operator=(const HelpedRegistry&) = delete;
+  Registry* operator->() const { return lock_.operator->(); }
+  Registry& operator*() const { return *lock_; }
+
+ private:
+  RegistryLock lock_;
+};
 
 }  // namespace
 
@@ -477,7 +515,8 @@ int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
   if (invalid != 0) return invalid;
   // Called before the lock, since it takes a lock of the dynamic loader.
   const uint64_t tls_bytes = StaticTlsBytes();
-  const RegistryLock registry;
+  CopyHelpers helpers(BytesToCopy(daemon, request));
+  const HelpedRegistry registry(helpers);
   return Register(*registry, daemon, request, tls_bytes, UROCE_NONE, registration);
 }
 
@@ -486,7 +525,8 @@ int ReregisterMemory(const Daemon& daemon, const MemoryRequest& request,
   const int invalid = CheckRequest(request);
   if (invalid != 0) return invalid;
   const uint64_t tls_bytes = StaticTlsBytes();
-  const RegistryLock registry;
+  CopyHelpers helpers(BytesToCopy(daemon, request) + registration.mapped_bytes);
+  const HelpedRegistry registry(helpers);
   if (registration.epoch != registry->epoch) return EIO;  // The parent of this fork child made it.
   MemoryRegistration next = {};
   const int error = Register(*registry, daemon, request, tls_bytes, registration.handle, next);
@@ -497,7 +537,8 @@ int ReregisterMemory(const Daemon& daemon, const MemoryRequest& request,
 }
 
 int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration) {
-  const RegistryLock registry;
+  CopyHelpers helpers(registration.mapped_bytes);
+  const HelpedRegistry registry(helpers);
   const int error = daemon.deregister_region(daemon.connection, registration.handle);
   if (error != 0 && error != EIO) return error;
   if (registration.epoch == registry->epoch) DropReferences(*registry, daemon, registration);

@@ -30,6 +30,7 @@ struct MemoryRegistration {
   uint32_t rkey;
   uint32_t epoch;          // a fork child's registry has none of its parent's registrations
   uint64_t limited_bytes;  // copied because of a limit, not because of their kind
+  uint64_t mapped_bytes;   // in segments
   bool is_copied;          // The daemon maps no part of it, and no access to it may wait.
   SegmentReferences references;
 };

@@ -21,7 +21,26 @@ bool HasContents(uint64_t entry, uint64_t page) {
   return (entry & kPresent) != 0 || ((entry & kSwapped) != 0 && !IsZeroPage(page));
 }
 
+// Pages come in steps that the processor's cache holds: the kernel clears them, and the copy
+// follows.
+constexpr uint64_t kStepBytes = 128 << 10;
+// A fault of each page costs no more than the system call.
+constexpr uint64_t kFewBytes = 4 * kPageBytes;
+
 }  // namespace
+
+void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
+  for (uint64_t at = 0; at < length;) {
+    const uint64_t limit = length - at < kStepBytes ? length : at + kStepBytes;
+    uint64_t end = at;
+    while (end < limit && !IsZeroPage(from + end)) end += kPageBytes;
+    const uint64_t bytes = end - at;
+    // Where the kernel brings in none, the copy does, fault by fault.
+    if (bytes > kFewBytes) SystemCall(SYS_madvise, to + at, bytes, MADV_POPULATE_WRITE);
+    CopyBytes(to + at, from + at, bytes);
+    at = end < limit ? end + kPageBytes : end;
+  }
+}
 
 template <typename IsUsedEntry>
 void UsedPages::Find(int64_t page_map, AddressRange chunk, IsUsedEntry&& is_used) {
@@ -45,6 +64,18 @@ void UsedPages::FindTouched(int64_t page_map, AddressRange chunk) {
 void UsedPages::FindMapped(int64_t page_map, AddressRange chunk) {
   Find(page_map, chunk,
        [](uint64_t entry, uint64_t) { return (entry & (kPresent | kSwapped)) != 0; });
+}
+
+void UsedPages::Clear(AddressRange chunk) {
+  chunk_ = chunk;
+  for (uint64_t& bits : bits_) bits = 0;
+}
+
+void UsedPages::Add(AddressRange range) {
+  for (uint64_t at = range.start; at < range.end; at += kPageBytes) {
+    const uint64_t page = (at - chunk_.start) / kPageBytes;
+    bits_[page / 64] |= uint64_t{1} << page % 64;
+  }
 }
 
 bool FilePages::FindRun(uint64_t offset, uint64_t limit) {
@@ -75,6 +106,13 @@ void FilePages::ForEachRun(uint64_t from, uint64_t length, Visit&& visit) {
 void FilePages::Copy(uint64_t from, uint64_t mapped, uint64_t length, uint64_t to) {
   ForEachRun(from, length, [mapped, to](uint64_t offset, uint64_t bytes) {
     CopyUsedPages(to + offset, mapped + offset, bytes);
+  });
+}
+
+void FilePages::Find(uint64_t from, AddressRange chunk, UsedPages& used) {
+  used.Clear(chunk);
+  ForEachRun(from, chunk.end - chunk.start, [chunk, &used](uint64_t offset, uint64_t bytes) {
+    used.Add({chunk.start + offset, chunk.start + offset + bytes});
   });
 }
 

@@ -39,12 +39,8 @@ inline bool IsZeroPage(uint64_t page) {
 }
 
 /// Copies whole pages to memory that was never touched. Pages of zeros are skipped, and use no
-/// memory.
-inline void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
-  for (uint64_t at = 0; at < length; at += kPageBytes) {
-    if (!IsZeroPage(from + at)) CopyBytes(to + at, from + at, kPageBytes);
-  }
-}
+/// memory. Raw system calls only.
+void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length);
 
 /// Writes zeros to whole pages. Pages of zeros are skipped.
 inline void ClearUsedPages(uint64_t to, uint64_t length) {
@@ -81,12 +77,22 @@ class UsedPages {
   /// Finds the pages that have an entry in the page tables, and reads none of them.
   void FindMapped(int64_t page_map, AddressRange chunk);
 
+  /// Begins with no used page in `chunk`.
+  void Clear(AddressRange chunk);
+  /// Adds the pages of `range`, a part of the chunk.
+  void Add(AddressRange range);
+
   /// Calls `visit(run)` for each run of used pages, in rising addresses, until one returns another
   /// value than 0. Returns this value, or 0.
   template <typename Visit>
   int64_t ForEachRun(Visit&& visit) const {
-    const uint64_t pages = (chunk_.end - chunk_.start) / kPageBytes;
-    for (uint64_t page = 0; page < pages; ++page) {
+    return ForEachRunIn(chunk_, visit);
+  }
+  /// The same for the pages of `part`, a part of the chunk.
+  template <typename Visit>
+  int64_t ForEachRunIn(AddressRange part, Visit&& visit) const {
+    const uint64_t pages = (part.end - chunk_.start) / kPageBytes;
+    for (uint64_t page = (part.start - chunk_.start) / kPageBytes; page < pages; ++page) {
       if (!IsUsed(page)) continue;
       const uint64_t first = page;
       while (page < pages && IsUsed(page)) ++page;
@@ -118,6 +124,8 @@ class FilePages {
   /// Copies the pages from offset `from` of the file on, `length` bytes that are mapped at
   /// `mapped`, to memory at `to` that was never touched. Offsets rise from call to call.
   void Copy(uint64_t from, uint64_t mapped, uint64_t length, uint64_t to);
+  /// Adds these pages to `used`, whose chunk is mapped from offset `from` on, under the same rules.
+  void Find(uint64_t from, AddressRange chunk, UsedPages& used);
   /// Writes zeros to these pages, under the same rules.
   void Clear(uint64_t from, uint64_t mapped, uint64_t length);
 

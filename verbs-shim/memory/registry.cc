@@ -118,13 +118,15 @@ OtherThreads Registry::OthersForRemap(AddressRange pages) {
   futexes.Clear();
   if (!IsAlone()) (void)FindFutexes(threads.span(), pages, futexes);
   const bool is_signal = support.origin == FaultSupport::Origin::kSignal;
-  return {.support = is_signal && IsAlone() ? nullptr : &support, .futexes = futexes.span()};
+  return {.support = is_signal && IsAlone() ? nullptr : &support,
+          .futexes = futexes.span(),
+          .helpers = helpers};
 }
 
 OtherThreads Registry::OthersForReturn(AddressRange pages) {
   futexes.Clear();
   if (ListThreads(threads) == 0) (void)FindFutexes(threads.span(), pages, futexes);
-  return {.support = SupportForReturns(), .futexes = futexes.span()};
+  return {.support = SupportForReturns(), .futexes = futexes.span(), .helpers = helpers};
 }
 
 uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {

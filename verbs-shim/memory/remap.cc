@@ -31,6 +31,12 @@ bool IsLocked(uint64_t page) {
   return SystemCall(SYS_madvise, page, kPageBytes, MADV_COLD) == -EINVAL;
 }
 
+// Parts that threads share in a copy. Where pages become private again a part is a huge page: two
+// threads that touch the same one would both clear it.
+constexpr uint64_t kCopiedPart = 256 << 10;
+constexpr uint64_t kReturnedPart = kHugeBytes;
+constexpr uint64_t kFreedPart = 1 << 20;
+
 void Unmap(uint64_t start, uint64_t length) {
   if (length != 0) SystemCall(SYS_munmap, start, length);
 }
@@ -48,6 +54,14 @@ int64_t MapAlike(AddressRange pages, uint64_t length) {
   Unmap(start, below);
   Unmap(start + below + length, spare - below);
   return static_cast<int64_t>(start + below);
+}
+
+/// Gives the pages of a private mapping back to the kernel.
+void FreePages(CopyHelpers* helpers, AddressRange pages) {
+  (void)ForEachPart(helpers, pages, kFreedPart, [](AddressRange part) {
+    SystemCall(SYS_madvise, part.start, LengthOf(part), MADV_DONTNEED);
+    return int64_t{0};
+  });
 }
 
 }  // namespace
@@ -132,8 +146,13 @@ class Return {
   int64_t Fill() {
     is_locked_ = IsLocked(chunk_.start);
     if (!vma_.readable) return FillByMemory();
-    file_pages_.Copy(FileOffset(), chunk_.start, Length(), Place());
-    return 0;
+    file_pages_.Find(FileOffset(), chunk_, used_);
+    return ForEachPart(others_.helpers, chunk_, kReturnedPart, [this](AddressRange part) {
+      return used_.ForEachRunIn(part, [this](AddressRange run) {
+        CopyUsedPages(Place() + (run.start - chunk_.start), run.start, LengthOf(run));
+        return int64_t{0};
+      });
+    });
   }
 
   /// Pages without access can be read only by the file of the process's memory, while other threads
@@ -181,6 +200,7 @@ class Return {
   const OtherThreads& others_;
   const Vma& vma_;
   FilePages file_pages_;
+  UsedPages used_;
   uint64_t kept_;
   uint64_t place_ = 0;
   AddressRange chunk_ = {0, 0};
@@ -209,6 +229,7 @@ class Remap {
       if (result == -EBUSY && Unshare() == 0) result = RemapChunk();
     }
     if (result != 0) Undo();
+    Unmap(filled_.start, LengthOf(filled_));
     if (scratch_ != 0) Unmap(scratch_, ScratchBytes());
     return result;
   }
@@ -224,7 +245,30 @@ class Remap {
       const int64_t place = MapAlike(request_.pages, LengthOf(request_.pages));
       if (!IsError(place)) place_ = static_cast<uint64_t>(place);
     }
+    if (MayFill()) MapFilled();
     return request_.checks_pins ? MapScratch() : 0;
+  }
+
+  /// Whether pages can come into the file by userfaultfd. For a short region the system calls cost
+  /// more than it saves.
+  bool MayFill() const {
+    return others_.support != nullptr && others_.support->origin != FaultSupport::Origin::kSignal &&
+           LengthOf(request_.pages) > kShortBytes;
+  }
+
+  /// Maps the file elsewhere. Without access and unlocked first, as in MapScratch().
+  void MapFilled() {
+    const uint64_t length = LengthOf(request_.pages);
+    const int64_t place = MapAlike(request_.pages, length);
+    if (IsError(place)) return;
+    filled_ = {static_cast<uint64_t>(place), static_cast<uint64_t>(place) + length};
+    int64_t result =
+        SystemCall(SYS_mmap, place, length, PROT_NONE, MAP_SHARED | MAP_FIXED, request_.memfd, 0);
+    if (!IsError(result)) result = SystemCall(SYS_munlock, place, length);
+    if (!IsError(result)) result = SystemCall(SYS_mprotect, place, length, request_.protection);
+    if (!IsError(result)) return;
+    Unmap(filled_.start, length);
+    filled_ = {0, 0};
   }
 
   /// After mlockall(2) a new mapping is locked and gets pages, if it has access.
@@ -242,7 +286,8 @@ class Remap {
     int64_t result = Hold(protection);
     if (result == 0) {
       used_.FindTouched(request_.is_private ? page_map_ : -1, Source());
-      result = CopyOut();
+      is_filled_ = filled_.end != 0 && FillChunk(protection);
+      if (!is_filled_) result = CopyOut();
       if (result == 0) result = Exchange(protection);
       if (result != 0 && scratch_ != 0) protection.MoveBack(Scratch());
     }
@@ -250,7 +295,8 @@ class Remap {
     WakeWaiters(others_.futexes);
     if (is_locked_) SystemCall(SYS_mlock, chunk_.start, Length());
     if (result != 0) return result;
-    if (scratch_ != 0) SystemCall(SYS_madvise, Scratch(), Length(), MADV_DONTNEED);
+    if (filled_.end != 0) DropFilled();
+    if (scratch_ != 0) FreePages(others_.helpers, Source());
     EmptyKept();
     Populate();
     return 0;
@@ -266,6 +312,20 @@ class Remap {
     }
     if (others_.support == nullptr) return 0;
     return protection.Begin(*others_.support, chunk_, request_.protection);
+  }
+
+  /// Copies the used pages to the second mapping of the file. False: they are to be written.
+  bool FillChunk(WriteProtection& protection) {
+    const AddressRange target{filled_.start, filled_.start + Length()};
+    if (protection.BeginFill(target) != 0) return false;
+    const uint64_t to = target.start - Source().start;
+    const auto fill = [&](AddressRange part) {
+      return used_.ForEachRunIn(part, [&protection, to](AddressRange run) {
+        return protection.Fill(to + run.start, run.start, LengthOf(run));
+      });
+    };
+    const int64_t result = ForEachPart(others_.helpers, Source(), kCopiedPart, fill);
+    return protection.EndFill(target) == 0 && result == 0;
   }
 
   int64_t CopyOut() {
@@ -302,13 +362,30 @@ class Remap {
         others_.support == nullptr || scratch_ != 0 || protection.HoldAbsent() == 0;
     const bool is_kept = place_ != 0 && can_move && MoveAway();
     if (place_ != 0 && !is_kept) KeepNothing();
-    const int64_t result =
-        SystemCall(SYS_mmap, chunk_.start, Length(), request_.protection, MAP_SHARED | MAP_FIXED,
-                   request_.memfd, FileOffset(Source().start));
+    const int64_t result = MapFile();
     if (!IsError(result)) return 0;
     // Where the pages were moved before, the mapping that stayed at their place gets them back.
     if (is_kept && scratch_ == 0) MoveHome();
     return result;
+  }
+
+  /// Puts the file's pages in the place of the chunk: with their page tables, where they were
+  /// filled.
+  int64_t MapFile() {
+    if (is_filled_) {
+      is_filled_ = !IsError(SystemCall(SYS_mremap, filled_.start, Length(), Length(),
+                                       MREMAP_MAYMOVE | MREMAP_FIXED, chunk_.start));
+      if (is_filled_) return 0;
+    }
+    return SystemCall(SYS_mmap, chunk_.start, Length(), request_.protection, MAP_SHARED | MAP_FIXED,
+                      request_.memfd, FileOffset(Source().start));
+  }
+
+  /// The part of the second mapping that the chunk is done with: it was moved, or is needed no
+  /// more.
+  void DropFilled() {
+    if (!is_filled_) Unmap(filled_.start, Length());
+    filled_.start += Length();
   }
 
   /// One fault per page at later first writes would cost twice as much (0.13 against 0.28 ms/MB). A
@@ -318,6 +395,7 @@ class Remap {
       SystemCall(SYS_madvise, chunk_.start, Length(), MADV_POPULATE_READ);
       return;
     }
+    if (is_filled_) return;  // They have come with their page tables.
     const uint64_t to = chunk_.start - Source().start;
     (void)used_.ForEachRun([to](AddressRange run) {
       SystemCall(SYS_madvise, to + run.start, LengthOf(run), MADV_POPULATE_READ);
@@ -351,7 +429,8 @@ class Remap {
   /// access, because mlockall(2) would bring in pages again.
   void EmptyKept() {
     if (place_ == 0) return;
-    SystemCall(SYS_madvise, Kept(), Length(), MADV_DONTNEED);
+    // Where the pages were moved before, it has none.
+    FreePages(scratch_ == 0 ? others_.helpers : nullptr, {Kept(), Kept() + Length()});
     SystemCall(SYS_mprotect, Kept(), Length(), PROT_NONE);
   }
 
@@ -417,6 +496,9 @@ class Remap {
   AddressRange chunk_ = {0, 0};
   uint64_t place_ = 0;    // where the private mapping is kept
   uint64_t scratch_ = 0;  // where its pages are moved to
+  AddressRange filled_ = {0,
+                          0};  // a second mapping of the file, from the chunk's place on; or none
+  bool is_filled_ = false;     // the chunk's pages are there
   bool is_locked_ = false;
   bool stays_ = false;
 };

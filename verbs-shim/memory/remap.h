@@ -6,16 +6,18 @@
 #include <cstdint>
 #include <span>
 
+#include "verbs-shim/memory/copy_helpers.h"
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/write_protection.h"
 
 namespace uroce::memory {
 
-/// The other threads of the process, which may access the pages.
+/// The other threads of the process: those that may access the pages, and those that help.
 struct OtherThreads {
   const FaultSupport* support;  // how writers are made to wait; null: there are no other threads
   std::span<const uint64_t>
-      futexes;  // the words in the pages on which they sleep; see FindFutexes()
+      futexes;                     // the words in the pages on which they sleep; see FindFutexes()
+  CopyHelpers* helpers = nullptr;  // null: the caller copies by itself
 };
 
 struct RemapRequest {

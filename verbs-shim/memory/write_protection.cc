@@ -403,6 +403,30 @@ void WriteProtection::Return(uint64_t from, uint64_t length) {
   SystemCall(SYS_madvise, rest, from + length - rest, MADV_DONTNEED);
 }
 
+int64_t WriteProtection::BeginFill(AddressRange target) {
+  return fd_ < 0 ? -EBADF : Watch(target, UFFDIO_REGISTER_MODE_MISSING);
+}
+
+int64_t WriteProtection::Fill(uint64_t to, uint64_t from, uint64_t length) const {
+  int tries = kMoveTries;
+  for (uint64_t done = 0; done < length;) {
+    uffdio_copy copy = {};
+    copy.dst = to + done;
+    copy.src = from + done;
+    copy.len = length - done;
+    const int64_t result = SystemCall(SYS_ioctl, fd_, UFFDIO_COPY, &copy);
+    if (copy.copy > 0) {
+      done += static_cast<uint64_t>(copy.copy);
+      tries = kMoveTries;
+    } else if (result != -EAGAIN || --tries == 0) {
+      return result < 0 ? result : -EIO;
+    }
+  }
+  return 0;
+}
+
+int64_t WriteProtection::EndFill(AddressRange target) { return Unwatch(target); }
+
 void WriteProtection::End(bool is_replaced) {
   if (is_window_) CloseWriteWindow(is_replaced);
   is_window_ = false;

@@ -72,6 +72,15 @@ class WriteProtection {
   /// Moves the pages back, before End(false).
   void MoveBack(uint64_t from);
 
+  /// Fills absent pages of `target`, a mapping of a file in memory that no other code uses, by
+  /// userfaultfd: without a fault for each, and without a page being cleared first. Between Begin()
+  /// and End(). An access to absent pages would wait until EndFill(). All return 0 or a negative
+  /// errno; EndFill() also after a failed Fill().
+  [[nodiscard]] int64_t BeginFill(AddressRange target);
+  /// Copies whole pages to the absent pages at `to`. Any thread.
+  [[nodiscard]] int64_t Fill(uint64_t to, uint64_t from, uint64_t length) const;
+  [[nodiscard]] int64_t EndFill(AddressRange target);
+
   /// Wakes every thread that waits. `is_replaced`: another mapping lies there.
   void End(bool is_replaced);
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads of this library that share the copies of one long registration or deregistration with the
+// thread that makes it.
+#pragma once
+
+#include <cstdint>
+
+#include "verbs-shim/memory/maps.h"
+
+namespace uroce::memory {
+
+/// Shorter memory is copied by its caller alone: to start and end a thread takes a tenth of a
+/// millisecond.
+inline constexpr uint64_t kLeastHelpedBytes = 64 << 20;
+inline constexpr uint32_t kMostHelpers = 3;
+
+/// The helpers of one registration. They start and end with this object, without the lock of the
+/// registrations: the heap may be locked by a thread that waits for that lock. No helper starts
+/// where the process may run on one CPU alone; where none starts, the caller does all by itself. A
+/// helper blocks all signals but SIGSEGV, makes raw system calls only, and writes nothing but its
+/// stack, this object, and what its work tells it to.
+class CopyHelpers {
+ public:
+  /// For the copies of `bytes` bytes.
+  explicit CopyHelpers(uint64_t bytes);
+  /// Afterwards the kernel lists none of them as a thread of the process.
+  ~CopyHelpers();
+  CopyHelpers(const CopyHelpers&) = delete;
+  CopyHelpers& operator=(const CopyHelpers&) = delete;
+
+  uint32_t count() const { return count_; }
+
+  /// Calls `visit(part)` once for each part of `range` that ends at a multiple of `part_bytes` or
+  /// at its end, in any order, on the caller's thread and on helpers. After one has returned
+  /// another value than 0, parts that have not begun are left out. Returns such a value, or 0. When
+  /// it returns no helper is in `visit`. Makes raw system calls only.
+  template <typename Visit>
+  int64_t ForEachPart(AddressRange range, uint64_t part_bytes, const Visit& visit) {
+    const auto call = [](const void* with, AddressRange part) {
+      return (*static_cast<const Visit*>(with))(part);
+    };
+    return Share({.range = range, .part_bytes = part_bytes, .visit = call, .with = &visit});
+  }
+
+ private:
+  struct Work {
+    AddressRange range;
+    uint64_t part_bytes;
+    int64_t (*visit)(const void* with, AddressRange part);
+    const void* with;
+  };
+  struct Helper {
+    uint64_t thread;  // pthread_t
+    int64_t id;       // of the kernel; written by the thread
+    CopyHelpers* owner;
+  };
+
+  static uint32_t HelpersFor(uint64_t bytes);
+  static void* Main(void* helper);
+  bool StartOne();
+  void Serve();
+  int64_t Share(const Work& work);
+  void DoParts();
+  bool Enter();
+  void Leave();
+
+  // A futex word: the number of helpers that are in the work, and whether more may enter it.
+  static constexpr uint32_t kOpen = uint32_t{1} << 31;
+
+  uint32_t count_ = 0;
+  uint32_t gate_ = 0;
+  uint32_t calls_ = 0;  // a futex word: changes with each work, and when helpers are to end
+  bool ends_ = false;
+  // Written while the gate is closed and no helper is inside.
+  Work work_ = {};
+  uint64_t next_part_ = 0;
+  int64_t result_ = 0;
+  Helper helpers_[kMostHelpers] = {};
+};
+
+/// The same, on the caller's thread alone where `helpers` is null: then `range` is one part.
+template <typename Visit>
+int64_t ForEachPart(CopyHelpers* helpers, AddressRange range, uint64_t part_bytes,
+                    const Visit& visit) {
+  const bool is_alone = helpers == nullptr || helpers->count() == 0;
+  return is_alone ? visit(range) : helpers->ForEachPart(range, part_bytes, visit);
+}
+
+}  // namespace uroce::memory
