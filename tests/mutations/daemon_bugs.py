@@ -37,6 +37,7 @@ SHIM_MEMORY = ["tests/verbs-shim/memory/memory_pins_test",
                "tests/verbs-shim/memory/memory_give_back_test",
                "tests/verbs-shim/memory/memory_write_protection_test",
                "tests/verbs-shim/memory/memory_own_threads_test",
+               "tests/verbs-shim/memory/memory_copy_helpers_test",
                "tests/verbs-shim/memory/memory_threads_test",
                "tests/verbs-shim/memory/memory_remap_test"]
 SIMULATIONS = ["tests/tools/sim_model_test"]
@@ -326,8 +327,10 @@ BUGS = [
      "protection & ~PROT_WRITE);", "protection);",
      "pages that are copied are read-only until the copy has ended"),
     ("pages-exchanged-before-the-copy", SHIM_MEMORY, "verbs-shim/memory/remap.cc",
-     "      result = CopyOut();\n      if (result == 0) result = Exchange(protection);\n",
-     "      result = Exchange(protection);\n      if (result == 0) result = CopyOut();\n",
+     "      if (!is_filled_) result = CopyOut();\n"
+     "      if (result == 0) result = Exchange(protection);\n",
+     "      result = Exchange(protection);\n"
+     "      if (result == 0 && !is_filled_) result = CopyOut();\n",
      "pages are exchanged after the copy"),
     ("pinned-pages-replaced", SHIM_MEMORY, "verbs-shim/memory/registry.cc",
      "policy != MrPolicy::kMapped && MayHavePins()", "false",
@@ -338,6 +341,15 @@ BUGS = [
     ("earlier-chunks-stay-after-a-failure", SHIM_MEMORY, "verbs-shim/memory/remap.cc",
      "    if (result != 0) Undo();\n", "",
      "after an error all pages are private"),
+    ("copy-ends-before-its-helpers", SHIM_MEMORY, "verbs-shim/memory/copy_helpers.cc",
+     "for (int turn = 0; gate != 0;", "for (int turn = 0; false;",
+     "pages are exchanged when all threads have copied their parts"),
+    ("error-of-a-part-forgotten", SHIM_MEMORY, "verbs-shim/memory/copy_helpers.cc",
+     "if (result != 0) __atomic_store_n(&result_, result, __ATOMIC_RELAXED);", "(void)result;",
+     "an error in one part of a copy is an error of the whole copy"),
+    ("helpers-counted-as-the-programs", SHIM_MEMORY, "verbs-shim/memory/copy_helpers.cc",
+     "  g_own_threads.Add();\n", "",
+     "a program of one thread stays one while the shim has threads"),
     ("sleepers-on-the-former-futex", SHIM_MEMORY, "verbs-shim/memory/remap.cc",
      "    HoldWaiters(others_.futexes, chunk_);\n    WriteProtection protection;\n"
      "    int64_t result = Hold(protection);\n",

@@ -11,7 +11,6 @@
 #include <climits>
 #include <ctime>
 
-#include "pipeline/base/cpu.h"
 #include "verbs-shim/memory/own_threads.h"
 #include "verbs-shim/memory/system_call.h"
 
@@ -20,7 +19,7 @@ namespace {
 
 constexpr size_t kHelperStackBytes = 256 << 10;
 constexpr uint64_t kMaskWords = 128;  // for 8192 CPUs
-constexpr int kSpins = 2000;          // some tens of microseconds
+constexpr int kYields = 100;          // some tens of microseconds: a part takes no longer
 constexpr int kGoneLooks = 10'000;    // for a thread that has ended
 constexpr timespec kBetweenGoneLooks{.tv_sec = 0, .tv_nsec = 20'000};
 
@@ -143,9 +142,9 @@ int64_t CopyHelpers::Share(const Work& work) {
   WakeAll(calls_);
   DoParts();
   uint32_t gate = __atomic_and_fetch(&gate_, ~kOpen, __ATOMIC_ACQ_REL);
-  for (int spin = 0; gate != 0; gate = __atomic_load_n(&gate_, __ATOMIC_ACQUIRE)) {
-    if (++spin < kSpins) {
-      cpu::Pause();
+  for (int turn = 0; gate != 0; gate = __atomic_load_n(&gate_, __ATOMIC_ACQUIRE)) {
+    if (++turn < kYields) {
+      SystemCall(SYS_sched_yield);
     } else {
       Wait(gate_, gate);
     }
