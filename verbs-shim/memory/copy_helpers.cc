@@ -111,7 +111,7 @@ void CopyHelpers::Serve() {
     const uint32_t calls = __atomic_load_n(&calls_, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&ends_, __ATOMIC_RELAXED)) return;
     if (Enter()) {
-      DoParts();
+      DoParts(End::kBack);
       Leave();
     }
     Wait(calls_, calls);
@@ -135,12 +135,14 @@ void CopyHelpers::Leave() {
 
 int64_t CopyHelpers::Share(const Work& work) {
   work_ = work;
-  __atomic_store_n(&next_part_, uint64_t{0}, __ATOMIC_RELAXED);
+  first_part_ = work.range.start / work.part_bytes;
+  const uint64_t end = (work.range.end + work.part_bytes - 1) / work.part_bytes;
+  __atomic_store_n(&parts_, (end - first_part_) << 32, __ATOMIC_RELAXED);
   __atomic_store_n(&result_, int64_t{0}, __ATOMIC_RELAXED);
   __atomic_store_n(&gate_, kOpen, __ATOMIC_RELEASE);
   __atomic_add_fetch(&calls_, 1, __ATOMIC_RELEASE);
   WakeAll(calls_);
-  DoParts();
+  DoParts(End::kFront);
   uint32_t gate = __atomic_and_fetch(&gate_, ~kOpen, __ATOMIC_ACQ_REL);
   for (int turn = 0; gate != 0; gate = __atomic_load_n(&gate_, __ATOMIC_ACQUIRE)) {
     if (++turn < kYields) {
@@ -152,16 +154,28 @@ int64_t CopyHelpers::Share(const Work& work) {
   return __atomic_load_n(&result_, __ATOMIC_RELAXED);
 }
 
-void CopyHelpers::DoParts() {
-  const uint64_t bytes = work_.part_bytes;
-  const uint64_t first = work_.range.start / bytes * bytes;
-  while (__atomic_load_n(&result_, __ATOMIC_RELAXED) == 0) {
-    const uint64_t part = __atomic_fetch_add(&next_part_, 1, __ATOMIC_RELAXED);
-    const uint64_t start = first + part * bytes;
-    if (start >= work_.range.end) return;
-    const AddressRange range{start < work_.range.start ? work_.range.start : start,
-                             start + bytes < work_.range.end ? start + bytes : work_.range.end};
-    const int64_t result = work_.visit(work_.with, range);
+bool CopyHelpers::TakePart(End from, uint32_t& part) {
+  uint64_t parts = __atomic_load_n(&parts_, __ATOMIC_RELAXED);
+  for (;;) {
+    const auto first = static_cast<uint32_t>(parts), end = static_cast<uint32_t>(parts >> 32);
+    if (first == end) return false;
+    const uint64_t left = from == End::kFront ? parts + 1 : parts - (uint64_t{1} << 32);
+    part = from == End::kFront ? first : end - 1;
+    if (__atomic_compare_exchange_n(&parts_, &parts, left, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED)) {
+      return true;
+    }
+  }
+}
+
+void CopyHelpers::DoParts(End from) {
+  const AddressRange range = work_.range;
+  uint32_t part;
+  while (__atomic_load_n(&result_, __ATOMIC_RELAXED) == 0 && TakePart(from, part)) {
+    const uint64_t start = (first_part_ + part) * work_.part_bytes;
+    const uint64_t end = start + work_.part_bytes;
+    const int64_t result = work_.visit(
+        work_.with, {start < range.start ? range.start : start, end < range.end ? end : range.end});
     if (result != 0) __atomic_store_n(&result_, result, __ATOMIC_RELAXED);
   }
 }

@@ -31,9 +31,9 @@ class CopyHelpers {
   uint32_t count() const { return count_; }
 
   /// Calls `visit(part)` once for each part of `range` that ends at a multiple of `part_bytes` or
-  /// at its end, in any order, on the caller's thread and on helpers. After one has returned
-  /// another value than 0, parts that have not begun are left out. Returns such a value, or 0. When
-  /// it returns no helper is in `visit`. Makes raw system calls only.
+  /// at its end (at most 2^32 parts), in any order, on the caller's thread and on helpers. After
+  /// one has returned another value than 0, parts that have not begun are left out. Returns such a
+  /// value, or 0. When it returns no helper is in `visit`. Makes raw system calls only.
   template <typename Visit>
   int64_t ForEachPart(AddressRange range, uint64_t part_bytes, const Visit& visit) {
     const auto call = [](const void* with, AddressRange part) {
@@ -60,7 +60,11 @@ class CopyHelpers {
   bool StartOne();
   void Serve();
   int64_t Share(const Work& work);
-  void DoParts();
+  /// Does parts of the work until none is left: the caller from the front on, and helpers from the
+  /// back, so that they seldom touch the same huge page or page table.
+  enum class End : uint8_t { kFront, kBack };
+  void DoParts(End from);
+  bool TakePart(End from, uint32_t& part);
   bool Enter();
   void Leave();
 
@@ -73,7 +77,8 @@ class CopyHelpers {
   bool ends_ = false;
   // Written while the gate is closed and no helper is inside.
   Work work_ = {};
-  uint64_t next_part_ = 0;
+  uint64_t first_part_ = 0;  // its number, counted from address 0
+  uint64_t parts_ = 0;       // that are left: the first one, and 32 bits above it the end
   int64_t result_ = 0;
   Helper helpers_[kMostHelpers] = {};
 };

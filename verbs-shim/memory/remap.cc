@@ -31,11 +31,11 @@ bool IsLocked(uint64_t page) {
   return SystemCall(SYS_madvise, page, kPageBytes, MADV_COLD) == -EINVAL;
 }
 
-// Parts that threads share in a copy. Where pages become private again a part is a huge page: two
-// threads that touch the same one would both clear it.
+// Parts that threads share: small ones, because the caller waits for the last one. But pages are
+// made and freed in whole huge pages: a second thread would clear the same one, or split it.
 constexpr uint64_t kCopiedPart = 256 << 10;
 constexpr uint64_t kReturnedPart = kHugeBytes;
-constexpr uint64_t kFreedPart = 1 << 20;
+constexpr uint64_t kFreedPart = kHugeBytes;
 
 void Unmap(uint64_t start, uint64_t length) {
   if (length != 0) SystemCall(SYS_munmap, start, length);
