@@ -21,7 +21,7 @@ inline constexpr uint32_t kMostHelpers = 3;
 /// stack, this object, and what its work tells it to.
 class CopyHelpers {
  public:
-  /// For the copies of `bytes` bytes.
+  /// For the copies of about `bytes` bytes.
   explicit CopyHelpers(uint64_t bytes);
   /// Afterwards the kernel lists none of them as a thread of the process.
   ~CopyHelpers();

@@ -475,8 +475,8 @@ int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& requ
   return error;
 }
 
-/// How many bytes helpers would copy. Long memory whose middle is a segment's already is most often
-/// registered once more.
+/// About how many bytes helpers would copy. Long memory whose middle is a segment's already is most
+/// often registered once more.
 uint64_t BytesToCopy(const Daemon& daemon, const MemoryRequest& request) {
   if (request.length < kLeastHelpedBytes || request.is_device || IsOnDemand(request)) return 0;
   const uint64_t middle = PageDown(request.addr + request.length / 2);
@@ -485,7 +485,9 @@ uint64_t BytesToCopy(const Daemon& daemon, const MemoryRequest& request) {
   registry->Prepare(daemon, PolicyOfEnvironment, TakesUserfaultfd);
   const bool is_helped = registry->policy != MrPolicy::kCopied &&
                          registry->support.origin != FaultSupport::Origin::kSignal;
-  return is_helped ? request.length : 0;
+  if (!is_helped) return 0;
+  return TouchedBytes(OpenProcessFile(ProcessFile::kPageMap),
+                      {request.addr, request.addr + request.length});
 }
 
 /// The registry with the helpers of this thread.

@@ -21,6 +21,8 @@ bool HasContents(uint64_t entry, uint64_t page) {
   return (entry & kPresent) != 0 || ((entry & kSwapped) != 0 && !IsZeroPage(page));
 }
 
+// Of pages, to estimate how many of a long range were touched.
+constexpr uint64_t kSampledPages = 64;
 // Pages come in steps that the processor's cache holds: the kernel clears them, and the copy
 // follows.
 constexpr uint64_t kStepBytes = 128 << 10;
@@ -55,6 +57,20 @@ void UsedPages::Find(int64_t page_map, AddressRange chunk, IsUsedEntry&& is_used
     if (is_used(entries[page], chunk.start + page * kPageBytes)) continue;
     bits_[page / 64] &= ~(uint64_t{1} << page % 64);
   }
+}
+
+uint64_t TouchedBytes(int64_t page_map, AddressRange range) {
+  const uint64_t step = (range.end - range.start) / kSampledPages;
+  uint64_t touched = 0;
+  for (uint64_t look = 0; look < kSampledPages; ++look) {
+    const uint64_t page = range.start + look * step;
+    uint64_t entry = 0;
+    const int64_t bytes =
+        SystemCall(SYS_pread64, page_map, &entry, sizeof(entry), page / kPageBytes * sizeof(entry));
+    const bool is_known = bytes == static_cast<int64_t>(sizeof(entry));
+    if (!is_known || (entry & (kPresent | kSwapped)) != 0) touched += step;
+  }
+  return touched;
 }
 
 void UsedPages::FindTouched(int64_t page_map, AddressRange chunk) {

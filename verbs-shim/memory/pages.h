@@ -66,6 +66,10 @@ constexpr AddressRange FirstChunk(AddressRange pages) {
   return {pages.start, (pages.start / kChunkBytes + 1) * kChunkBytes};
 }
 
+/// About how many bytes of `range` were ever touched, by a look at some pages in /proc/self/pagemap
+/// (`page_map`). All, where it does not tell.
+uint64_t TouchedBytes(int64_t page_map, AddressRange range);
+
 /// The pages of one chunk that have contents. Makes raw system calls only and writes nothing but
 /// itself and the stack.
 class UsedPages {
@@ -81,6 +85,15 @@ class UsedPages {
   void Clear(AddressRange chunk);
   /// Adds the pages of `range`, a part of the chunk.
   void Add(AddressRange range);
+
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    (void)ForEachRun([&sum](AddressRange run) {
+      sum += run.end - run.start;
+      return int64_t{0};
+    });
+    return sum;
+  }
 
   /// Calls `visit(run)` for each run of used pages, in rising addresses, until one returns another
   /// value than 0. Returns this value, or 0.

@@ -36,6 +36,10 @@ bool IsLocked(uint64_t page) {
 constexpr uint64_t kCopiedPart = 256 << 10;
 constexpr uint64_t kReturnedPart = kHugeBytes;
 constexpr uint64_t kFreedPart = kHugeBytes;
+// With less in a chunk, a helper would wake for nothing.
+constexpr uint64_t kSharedBytes = 1 << 20;
+// With less in a chunk, its pages are written to the file: that takes fewer system calls.
+constexpr uint64_t kFilledBytes = 128 << 10;
 
 void Unmap(uint64_t start, uint64_t length) {
   if (length != 0) SystemCall(SYS_munmap, start, length);
@@ -147,7 +151,8 @@ class Return {
     is_locked_ = IsLocked(chunk_.start);
     if (!vma_.readable) return FillByMemory();
     file_pages_.Find(FileOffset(), chunk_, used_);
-    return ForEachPart(others_.helpers, chunk_, kReturnedPart, [this](AddressRange part) {
+    CopyHelpers* const helpers = used_.bytes() < kSharedBytes ? nullptr : others_.helpers;
+    return ForEachPart(helpers, chunk_, kReturnedPart, [this](AddressRange part) {
       return used_.ForEachRunIn(part, [this](AddressRange run) {
         CopyUsedPages(Place() + (run.start - chunk_.start), run.start, LengthOf(run));
         return int64_t{0};
@@ -245,30 +250,34 @@ class Remap {
       const int64_t place = MapAlike(request_.pages, LengthOf(request_.pages));
       if (!IsError(place)) place_ = static_cast<uint64_t>(place);
     }
-    if (MayFill()) MapFilled();
     return request_.checks_pins ? MapScratch() : 0;
   }
 
-  /// Whether pages can come into the file by userfaultfd. For a short region the system calls cost
-  /// more than it saves.
+  /// Whether the chunk's pages come into the file by userfaultfd. For a short region the system
+  /// calls cost more than it saves.
   bool MayFill() const {
     return others_.support != nullptr && others_.support->origin != FaultSupport::Origin::kSignal &&
-           LengthOf(request_.pages) > kShortBytes;
+           LengthOf(request_.pages) > kShortBytes && used_bytes_ >= kFilledBytes;
   }
 
-  /// Maps the file elsewhere. Without access and unlocked first, as in MapScratch().
-  void MapFilled() {
-    const uint64_t length = LengthOf(request_.pages);
-    const int64_t place = MapAlike(request_.pages, length);
-    if (IsError(place)) return;
-    filled_ = {static_cast<uint64_t>(place), static_cast<uint64_t>(place) + length};
-    int64_t result =
-        SystemCall(SYS_mmap, place, length, PROT_NONE, MAP_SHARED | MAP_FIXED, request_.memfd, 0);
+  /// Maps the file elsewhere, from the chunk's offset on. Without access and unlocked first, as in
+  /// MapScratch().
+  bool MapFilled() {
+    if (filled_.end != 0) return true;
+    const AddressRange rest{chunk_.start, request_.pages.end};
+    const uint64_t length = LengthOf(rest);
+    const int64_t place = MapAlike(rest, length);
+    if (IsError(place)) return false;
+    int64_t result = SystemCall(SYS_mmap, place, length, PROT_NONE, MAP_SHARED | MAP_FIXED,
+                                request_.memfd, FileOffset(Source().start));
     if (!IsError(result)) result = SystemCall(SYS_munlock, place, length);
     if (!IsError(result)) result = SystemCall(SYS_mprotect, place, length, request_.protection);
-    if (!IsError(result)) return;
-    Unmap(filled_.start, length);
-    filled_ = {0, 0};
+    if (IsError(result)) {
+      Unmap(static_cast<uint64_t>(place), length);
+      return false;
+    }
+    filled_ = {static_cast<uint64_t>(place), static_cast<uint64_t>(place) + length};
+    return true;
   }
 
   /// After mlockall(2) a new mapping is locked and gets pages, if it has access.
@@ -286,7 +295,8 @@ class Remap {
     int64_t result = Hold(protection);
     if (result == 0) {
       used_.FindTouched(request_.is_private ? page_map_ : -1, Source());
-      is_filled_ = filled_.end != 0 && FillChunk(protection);
+      used_bytes_ = used_.bytes();
+      is_filled_ = MayFill() && MapFilled() && FillChunk(protection);
       if (!is_filled_) result = CopyOut();
       if (result == 0) result = Exchange(protection);
       if (result != 0 && scratch_ != 0) protection.MoveBack(Scratch());
@@ -296,7 +306,7 @@ class Remap {
     if (is_locked_) SystemCall(SYS_mlock, chunk_.start, Length());
     if (result != 0) return result;
     if (filled_.end != 0) DropFilled();
-    if (scratch_ != 0) FreePages(others_.helpers, Source());
+    if (scratch_ != 0) FreePages(Helpers(), Source());
     EmptyKept();
     Populate();
     return 0;
@@ -324,7 +334,7 @@ class Remap {
         return protection.Fill(to + run.start, run.start, LengthOf(run));
       });
     };
-    const int64_t result = ForEachPart(others_.helpers, Source(), kCopiedPart, fill);
+    const int64_t result = ForEachPart(Helpers(), Source(), kCopiedPart, fill);
     return protection.EndFill(target) == 0 && result == 0;
   }
 
@@ -430,7 +440,7 @@ class Remap {
   void EmptyKept() {
     if (place_ == 0) return;
     // Where the pages were moved before, it has none.
-    FreePages(scratch_ == 0 ? others_.helpers : nullptr, {Kept(), Kept() + Length()});
+    FreePages(scratch_ == 0 ? Helpers() : nullptr, {Kept(), Kept() + Length()});
     SystemCall(SYS_mprotect, Kept(), Length(), PROT_NONE);
   }
 
@@ -481,6 +491,7 @@ class Remap {
   uint64_t FileOffset(uint64_t address) const {
     return address - Source().start + (chunk_.start - request_.pages.start);
   }
+  CopyHelpers* Helpers() const { return used_bytes_ < kSharedBytes ? nullptr : others_.helpers; }
   uint64_t Kept() const { return place_ + (chunk_.start - request_.pages.start); }
   uint64_t ScratchBytes() const {
     const uint64_t length = LengthOf(request_.pages);
@@ -493,6 +504,7 @@ class Remap {
   const RemapRequest& request_;
   int64_t page_map_;
   UsedPages used_;
+  uint64_t used_bytes_ = 0;
   AddressRange chunk_ = {0, 0};
   uint64_t place_ = 0;    // where the private mapping is kept
   uint64_t scratch_ = 0;  // where its pages are moved to

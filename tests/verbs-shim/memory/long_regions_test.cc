@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions that are long enough for helpers: no store is lost in any part of the copies, and nothing
 // depends on the helpers.
-#include <sched.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,6 +120,21 @@ TEST_F(LongRegionsTest, PagesThatWereNeverTouchedUseNoMemory) {
   for (uint64_t page = 0; page < kPages; page += kEach) ASSERT_EQ(Word(page), PatternOf(page));
 }
 
+// So no helper starts for memory that has nothing to copy.
+TEST_F(LongRegionsTest, MemoryThatWasNotTouchedIsKnown) {
+  const auto start = reinterpret_cast<uint64_t>(pages_);
+  const int page_map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(page_map, 0);
+  EXPECT_EQ(TouchedBytes(page_map, {start, start + kBytes}), 0u);
+  for (uint64_t page = 0; page < kPages / 2; ++page) Word(page) = 1;
+  const uint64_t half = TouchedBytes(page_map, {start, start + kBytes});
+  EXPECT_GT(half, kBytes / 4);
+  EXPECT_LT(half, kBytes / 4 * 3);
+  EXPECT_GT(TouchedBytes(-1, {start, start + kBytes}), kBytes / 2)
+      << "where the kernel tells nothing";
+  close(page_map);
+}
+
 /// The bytes of huge pages in this process.
 uint64_t HugeBytes() {
   std::ifstream file("/proc/self/smaps_rollup");
@@ -145,6 +161,7 @@ TEST_F(LongRegionsTest, HugePagesAreHugeAgain) {
 // Each writer has a word of every page and goes round them all, so that each part has writers.
 TEST_F(LongRegionsTest, NoStoreIsLostInAnyPart) {
   constexpr uint64_t kWriters = 2;
+  for (uint64_t page = 0; page < kPages; ++page) Word(page, kWriters) = 1;
   std::atomic<bool> stop = false;
   std::atomic<uint64_t> begun = 0;
   std::vector<std::vector<uint64_t>> counts(kWriters, std::vector<uint64_t>(kPages));
