@@ -19,6 +19,7 @@
 #include "drivers/memif/memif_port.h"
 #include "drivers/switch/switch_port.h"
 #include "nic/base/cpus.h"
+#include "nic/base/log.h"
 #include "nic/devices/nic_device.h"
 #include "nic/settings/config.h"
 #include "pipeline/os/credentials.h"
@@ -348,6 +349,9 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   const Plan plan = MakePlan(config);
   if (absl::Status status = CheckPciDevices(config, plan.eal); !status.ok()) return status;
   if (absl::Status status = drivers::InitEal(plan.eal); !status.ok()) return status;
+  for (const std::string& driver : drivers::DriversLeftOut()) {
+    LogWarning("dpdk: without the driver {}", driver);
+  }
   absl::StatusOr<std::vector<datapath::WorkerSeat>> seats = MakeSeats(config, plan);
   if (!seats.ok()) return seats.status();
   const auto network = MakeSwitchNetwork(config, seats->front().pool);

@@ -21,6 +21,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "drivers/dpdk/driver_loading.h"
 #include "pipeline/os/shared_memory.h"
 
 namespace uroce::drivers {
@@ -91,6 +92,18 @@ std::vector<std::string> EalArguments(const EalConfig& config, int core, bool hu
   return arguments;
 }
 
+std::vector<std::string>& LeftOut() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+bool StartDpdk(std::vector<char*>& argv) {
+  const DriverLoading loading;
+  const int result = rte_eal_init(static_cast<int>(argv.size()), argv.data());
+  LeftOut() = loading.left_out();
+  return result >= 0;
+}
+
 int PopulateRange(const rte_memseg_list*, const rte_memseg* first, size_t bytes, void*) {
   if (madvise(first->addr, bytes, MADV_POPULATE_WRITE) == 0) return 0;
   return errno == EINVAL ? 0 : -1;  // Linux 5.13 and before do not know the advice.
@@ -113,7 +126,7 @@ absl::Status InitEal(const EalConfig& config) {
       EalArguments(config, affinity.AllowedCore(), EnoughHugepages(config));
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
-  if (rte_eal_init(static_cast<int>(argv.size()), argv.data()) >= 0) {
+  if (StartDpdk(argv)) {
     // DPDK makes this directory, though it was told to write no files.
     rmdir(rte_eal_get_runtime_dir());
     // The libraries behind net_af_xdp write to stderr; our own status reports what fails.
@@ -124,6 +137,8 @@ absl::Status InitEal(const EalConfig& config) {
   return absl::InternalError(absl::StrCat("dpdk: start with ", config.memory_mib,
                                           " MiB failed: ", rte_strerror(rte_errno)));
 }
+
+const std::vector<std::string>& DriversLeftOut() { return LeftOut(); }
 
 bool EnoughHugepages(const EalConfig& config) {
   return config.allow_hugepages && FreeHugepageMib() >= config.memory_mib;

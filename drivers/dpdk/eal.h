@@ -27,6 +27,8 @@ struct EalConfig {
 /// affinity.
 /// Control thread, before any pool or DPDK port is made.
 absl::Status InitEal(const EalConfig& config);
+/// The drivers of DPDK that InitEal could not load, each with the reason. DPDK starts without them.
+const std::vector<std::string>& DriversLeftOut();
 
 /// Brings in all pages of DPDK's memory, so that no thread ends by SIGBUS at one that the kernel
 /// has no memory for. InitEal calls it where vm.overcommit_memory is 2: elsewhere the kernel makes

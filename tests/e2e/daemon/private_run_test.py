@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`uroce run --private`: a daemon for one program and its children, by any user. Nothing of it
 stays, however they end."""
+import glob
 import os
 import pty
 import re
@@ -72,6 +73,22 @@ class PrivateRunTest(unittest.TestCase):
         return find()
 
     # ---- who may run it ----
+
+    def test_a_driver_of_dpdk_that_cannot_be_loaded_is_left_out(self):
+        places = glob.glob("/usr/lib/*/dpdk/pmds-*")
+        if len(places) != 1:
+            self.skipTest("DPDK has no folder of drivers")
+        drivers = tempfile.TemporaryDirectory(prefix="p-")
+        self.addCleanup(drivers.cleanup)
+        script = f"""
+            cp -a {places[0]}/librte_bus_* {places[0]}/librte_mempool_ring* {drivers.name}
+            echo no library >{drivers.name}/librte_net_broken.so
+            mount --bind {drivers.name} {places[0]}
+            exec "$@" """
+        said = self.check(0, "sh", "-c", 'ibv_devices; cat "${UROCE_SOCKET%/*}/uroced.log"',
+                          prefix=("unshare", "--mount", "sh", "-ec", script, "sh"))
+        self.assertIn("uroce1", said)
+        self.assertIn("warning: dpdk: without the driver librte_net_broken.so: ", said)
 
     def test_one_line_shows_a_ping_pong(self):
         self.assertEqual(self.check(0, "sh", "-c", PING_PONG).count("1000 iters"), 2)

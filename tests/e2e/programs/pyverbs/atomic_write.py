@@ -3,9 +3,8 @@
 the two devices."""
 import sys
 
-import pyverbs.enums as e
 from pyverbs.mr import MR
-from verbs_end import ALL_ACCESS, pair
+from verbs_end import ALL_ACCESS, e, pair
 
 LENGTH = 4096
 VALUE = b"8 bytes!"

@@ -5,11 +5,10 @@ import ctypes
 import mmap
 import sys
 
-import pyverbs.enums as e
 from pyverbs.device import DM, AllocDmAttr
 from pyverbs.mr import DMMR, MR
 from pyverbs.pd import PD
-from verbs_end import ALL_ACCESS, pair
+from verbs_end import ALL_ACCESS, e, pair
 
 PAGE = 4096
 

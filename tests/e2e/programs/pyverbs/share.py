@@ -6,11 +6,10 @@ import mmap
 import subprocess
 import sys
 
-import pyverbs.enums as e
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from verbs_end import ALL_ACCESS, End
+from verbs_end import ALL_ACCESS, End, e
 
 TEXT = "bytes of another process"
 

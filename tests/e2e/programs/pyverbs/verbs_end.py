@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One end of a reliable connection by pyverbs, for the programs beside."""
-import pyverbs.enums as e
+try:
+    import pyverbs.enums as e
+except ImportError:  # Its name since rdma-core 59.
+    import pyverbs.libibverbs_enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context

@@ -4,11 +4,10 @@ devices."""
 import errno
 import sys
 
-import pyverbs.enums as e
 from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.wr import SGE, RecvWR, SendWR
-from verbs_end import ALL_ACCESS, pair
+from verbs_end import ALL_ACCESS, e, pair
 
 LENGTH = 8192
 PART = (1000, 5000)  # What a window grants: offset and length.
