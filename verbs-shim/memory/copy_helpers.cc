@@ -59,8 +59,11 @@ uint32_t CopyHelpers::HelpersFor(uint64_t bytes) {
 
 CopyHelpers::CopyHelpers(uint64_t bytes) {
   const uint32_t wanted = HelpersFor(bytes);
+  if (wanted == 0) return;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
   while (count_ < wanted && StartOne()) {
   }
+  if (count_ == 0) pthread_setcancelstate(cancel_state_, nullptr);
 }
 
 bool CopyHelpers::StartOne() {
@@ -96,6 +99,7 @@ CopyHelpers::~CopyHelpers() {
     pthread_join(helpers_[i].thread, nullptr);
     AwaitGone(helpers_[i].id);
   }
+  pthread_setcancelstate(cancel_state_, nullptr);
 }
 
 void* CopyHelpers::Main(void* helper) {

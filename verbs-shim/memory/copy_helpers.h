@@ -14,11 +14,12 @@ namespace uroce::memory {
 inline constexpr uint64_t kLeastHelpedBytes = 64 << 20;
 inline constexpr uint32_t kMostHelpers = 3;
 
-/// The helpers of one registration. They start and end with this object, without the lock of the
-/// registrations: the heap may be locked by a thread that waits for that lock. No helper starts
-/// where the process may run on one CPU alone; where none starts, the caller does all by itself. A
-/// helper blocks all signals but SIGSEGV, makes raw system calls only, and writes nothing but its
-/// stack, this object, and what its work tells it to.
+/// The helpers of one registration. While there are any, the thread that made this object cannot be
+/// cancelled: it would leave them an object that is gone. They start and end with this object,
+/// without the lock of the registrations: the heap may be locked by a thread that waits for that
+/// lock. No helper starts where the process may run on one CPU alone; where none starts, the caller
+/// does all by itself. A helper blocks all signals but SIGSEGV, makes raw system calls only, and
+/// writes nothing but its stack, this object, and what its work tells it to.
 class CopyHelpers {
  public:
   /// For the copies of about `bytes` bytes.
@@ -72,6 +73,7 @@ class CopyHelpers {
   static constexpr uint32_t kOpen = uint32_t{1} << 31;
 
   uint32_t count_ = 0;
+  int cancel_state_ = 0;  // of the thread, before
   uint32_t gate_ = 0;
   uint32_t calls_ = 0;  // a futex word: changes with each work, and when helpers are to end
   bool ends_ = false;

@@ -3,6 +3,7 @@
 #include "verbs-shim/memory/copy_helpers.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -125,6 +126,24 @@ TEST(CopyHelpersLifeTest, TheyAreThreadsOfTheLibraryAndGoWithTheirObject) {
     ASSERT_EQ(ThreadCount(), before) << "a program of one thread is one again";
     ASSERT_EQ(g_own_threads.count(), 0u);
   }
+}
+
+// Its end waits for them, and helpers use the object until then.
+TEST(CopyHelpersLifeTest, ACancelledThreadEndsThemFirst) {
+  static std::atomic<bool> have_ended;
+  have_ended = false;
+  pthread_t thread;
+  const auto main = [](void*) -> void* {
+    pthread_cancel(pthread_self());
+    { const CopyHelpers helpers(kLeastHelpedBytes); }
+    have_ended = true;
+    for (;;) pthread_testcancel();
+  };
+  ASSERT_EQ(pthread_create(&thread, nullptr, main, nullptr), 0);
+  void* result = nullptr;
+  ASSERT_EQ(pthread_join(thread, &result), 0);
+  EXPECT_TRUE(have_ended);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
 }
 
 TEST(CopyHelpersLifeTest, ShortMemoryHasNone) {
