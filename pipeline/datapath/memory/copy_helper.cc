@@ -291,8 +291,8 @@ bool CopyHelper::DoNow(uint32_t worker, CopyJob& job) {
   const Outcome outcome = Execute({.fd = shared_->memory.fd}, job);
   const auto end = std::chrono::steady_clock::now();
   lane.rest.Note(begin, end, shared_->memory.long_access);
-  if (bytes >= kLeastForProgram) lane.speed.Note(bytes, end - begin);
   job.succeeded = outcome == Outcome::kDone;
+  if (job.succeeded && bytes >= kLeastForProgram) lane.speed.Note(bytes, end - begin);
   return outcome != Outcome::kProcessEnded;
 }
 
