@@ -37,7 +37,8 @@ size_t ThreadCount() {
 class CopyHelpersTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (helpers_.count() == 0) GTEST_SKIP() << "one CPU";
+    if (helpers_.count() == 0)
+      GTEST_SKIP() << "this process may run on one CPU alone: no helper starts";
   }
 
   CopyHelpers helpers_{kLeastHelpedBytes};

@@ -149,7 +149,7 @@ TEST_F(LongRegionsTest, HugePagesAreHugeAgain) {
   ASSERT_EQ(madvise(pages_, kBytes, MADV_HUGEPAGE), 0);
   Fill();
   const uint64_t before = HugeBytes();
-  if (before < kBytes / 2) GTEST_SKIP() << "no huge pages here";
+  if (before < kBytes / 2) GTEST_SKIP() << "the kernel gives this memory no huge pages";
   MemoryRegistration mr = {};
   ASSERT_EQ(daemon_.Register(pages_, kBytes, mr), 0);
   EXPECT_TRUE(HasPattern());

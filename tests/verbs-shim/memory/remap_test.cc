@@ -80,6 +80,32 @@ class RemapTest : public testing::TestWithParam<Way> {
     close(memfd);
   }
   void RemapUnderWriters(int rounds);
+  /// Private memory that is long enough for helpers: the first word of a page is its index plus 1.
+  struct LongMemory {
+    static constexpr uint64_t kBytes = kLeastHelpedBytes;
+
+    LongMemory() {
+      for (uint64_t i = 0; i < kBytes / 8; i += 512) words[i] = i + 1;
+    }
+    ~LongMemory() { munmap(words, kBytes); }
+    LongMemory(const LongMemory&) = delete;
+    LongMemory& operator=(const LongMemory&) = delete;
+
+    uint64_t* const words = static_cast<uint64_t*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  };
+  /// Remaps all of `memory` for pages of `memfd`, with helpers.
+  int RemapLong(const LongMemory& memory, int memfd, bool keep) {
+    const auto start = reinterpret_cast<uint64_t>(memory.words);
+    const RemapRequest request{.pages = {start, start + LongMemory::kBytes},
+                               .protection = PROT_READ | PROT_WRITE,
+                               .memfd = memfd,
+                               .is_private = true,
+                               .keep = keep,
+                               .checks_pins = SeesPins()};
+    CopyHelpers helpers(LongMemory::kBytes);
+    return static_cast<int>(RemapPages({&support_, {}, &helpers}, request, result_));
+  }
   bool SeesPins() const { return support_.moves_pages && support_.kernel_mode; }
 
   void MakePrivateAgain() {
@@ -240,61 +266,38 @@ TEST_P(RemapTest, RefusesPagesThatAreShared) {
 
 // A file of some chunks, which may not grow: the next chunk fails in all parts but the first ones.
 TEST_P(RemapTest, AnErrorInAPartOfALongRegionLeavesAllAsItWas) {
-  constexpr uint64_t kLong = kLeastHelpedBytes, kFile = 9 * kChunkBytes + (kChunkBytes >> 2);
+  constexpr uint64_t kFile = 9 * kChunkBytes + (kChunkBytes >> 2);
   const int memfd = memfd_create("segment", MFD_ALLOW_SEALING);
   ASSERT_EQ(ftruncate(memfd, kFile), 0);
   ASSERT_EQ(fcntl(memfd, F_ADD_SEALS, F_SEAL_GROW), 0);
-  auto* const words = static_cast<uint64_t*>(
-      mmap(nullptr, kLong, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  for (uint64_t i = 0; i < kLong / 8; i += 512) words[i] = i + 1;
-  const auto start = reinterpret_cast<uint64_t>(words);
-  const RemapRequest request{.pages = {start, start + kLong},
-                             .protection = PROT_READ | PROT_WRITE,
-                             .memfd = memfd,
-                             .is_private = true,
-                             .keep = GetParam().kernel_mode,
-                             .checks_pins = SeesPins()};
-  CopyHelpers helpers(kLong);
-  EXPECT_NE(RemapPages({&support_, {}, &helpers}, request, result_), 0);
+  const LongMemory memory;
+  EXPECT_NE(RemapLong(memory, memfd, GetParam().kernel_mode), 0);
   EXPECT_FALSE(result_.stays);
   EXPECT_EQ(result_.kept, 0u);
-  for (uint64_t i = 0; i < kLong / 8; i += 512) {
-    ASSERT_EQ(words[i], i + 1);
-    words[i] = i + 2;
+  for (uint64_t i = 0; i < LongMemory::kBytes / 8; i += 512) {
+    ASSERT_EQ(memory.words[i], i + 1);
+    memory.words[i] = i + 2;
   }
   uint64_t of_file = 0;
   EXPECT_EQ(pread(memfd, &of_file, sizeof(of_file), 0), 8);
   EXPECT_EQ(of_file, 1u) << "the first chunk was in the file, and is private again";
-  munmap(words, kLong);
   close(memfd);
 }
 
 // Userfaultfd fills absent pages alone; such a file is written.
 TEST_P(RemapTest, AFileThatHasPagesGetsTheContents) {
-  constexpr uint64_t kLong = kLeastHelpedBytes;
   const int memfd = memfd_create("segment", 0);
-  ASSERT_EQ(ftruncate(memfd, kLong), 0);
+  ASSERT_EQ(ftruncate(memfd, LongMemory::kBytes), 0);
   ASSERT_EQ(pwrite(memfd, "former", 6, 3 * kChunkBytes + 5 * kPageBytes), 6);
-  auto* const words = static_cast<uint64_t*>(
-      mmap(nullptr, kLong, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  for (uint64_t i = 0; i < kLong / 8; i += 512) words[i] = i + 1;
-  const auto start = reinterpret_cast<uint64_t>(words);
-  const RemapRequest request{.pages = {start, start + kLong},
-                             .protection = PROT_READ | PROT_WRITE,
-                             .memfd = memfd,
-                             .is_private = true,
-                             .keep = false,
-                             .checks_pins = SeesPins()};
-  CopyHelpers helpers(kLong);
-  ASSERT_EQ(RemapPages({&support_, {}, &helpers}, request, result_), 0);
-  for (uint64_t i = 0; i < kLong / 8; i += 512) {
-    ASSERT_EQ(words[i], i + 1);
-    words[i] = i + 2;
+  const LongMemory memory;
+  ASSERT_EQ(RemapLong(memory, memfd, /*keep=*/false), 0);
+  for (uint64_t i = 0; i < LongMemory::kBytes / 8; i += 512) {
+    ASSERT_EQ(memory.words[i], i + 1);
+    memory.words[i] = i + 2;
     uint64_t of_file = 0;
     ASSERT_EQ(pread(memfd, &of_file, sizeof(of_file), static_cast<off_t>(i * 8)), 8);
     ASSERT_EQ(of_file, i + 2);
   }
-  munmap(words, kLong);
   close(memfd);
 }
 
