@@ -340,6 +340,14 @@ bool Testbed::Turn(Nanos passed) {
   return any;
 }
 
+void Testbed::LoseOneOf(uint32_t frames) {
+  for (uint32_t i = 0; i < 2; ++i) {
+    ports[i].filter = [frames, random = std::mt19937(i)](rte_mbuf*) mutable {
+      return random() % frames != 0;
+    };
+  }
+}
+
 void Testbed::Settle() {
   int quiet = 0;
   while (quiet < 3) {

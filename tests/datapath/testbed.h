@@ -143,6 +143,9 @@ class Testbed {
     return false;
   }
   bool Turn(Nanos passed = Nanos(1000));
+  /// Both ports lose one of `frames` frames, at random: at equal distances, a repetition of as many
+  /// frames would lose its first one each time.
+  void LoseOneOf(uint32_t frames);
   bool Copying() const;
 
   static uroce_sge Sge(const MemoryRegion& region, uint64_t offset, uint32_t length) {

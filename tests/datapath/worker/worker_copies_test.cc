@@ -286,9 +286,7 @@ TEST_F(WorkerCopiesTest, OneJobServesManyPackets) {
 
 TEST_F(WorkerCopiesTest, LostPacketsAreGatheredAndPlacedAgain) {
   auto [a, b] = bed_.AddPair();
-  for (const size_t port : {0, 1}) {
-    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
-  }
+  bed_.LoseOneOf(13);
   MoveBothWays(*a);
 }
 
@@ -438,9 +436,7 @@ TEST_F(WorkerAccessTest, OneSystemCallReadsManyPackets) {
 
 TEST_F(WorkerAccessTest, LostPacketsAreGatheredAndPlacedAgain) {
   auto [a, b] = bed_.AddPair();
-  for (const size_t port : {0, 1}) {
-    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
-  }
+  bed_.LoseOneOf(13);
   MoveBothWays(*a);
   EXPECT_EQ(bed_.session->copies_begun(), 0u);
 }

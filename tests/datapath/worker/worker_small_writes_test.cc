@@ -74,9 +74,7 @@ TEST_F(WorkerSmallWritesTest, OneJobServesManyMessages) {
 }
 
 TEST_F(WorkerSmallWritesTest, LostPacketsArePlacedAgainAndInOrder) {
-  for (const size_t port : {0, 1}) {
-    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
-  }
+  bed_.LoseOneOf(13);
   WriteAll();
 }
 
