@@ -73,6 +73,12 @@ class CmTest : public ShimTest {
     daemon_->AnswerCm({.signals = signals, .response = BytesOf(event)});
   }
   void Signal() { ASSERT_EQ(send(daemon_->cm_fd(), "x", 1, 0), 1); }
+  /// A number that no file has. Connections to the daemons of earlier tests keep theirs.
+  static int FreeNumber() {
+    const int number = dup(STDERR_FILENO);
+    close(number);
+    return number;
+  }
   static bool IsReadable(int fd) {
     pollfd one{fd, POLLIN, 0};
     return poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
@@ -206,7 +212,7 @@ TEST_F(CmTest, AnEventThatAnotherThreadTookIsWaitedFor) {
 }
 
 TEST_F(CmTest, CopiesOfTheFdAreTheSameFile) {
-  const int copies[] = {dup(fd_), dup2(fd_, 200), dup3(fd_, 300, O_CLOEXEC),
+  const int copies[] = {dup(fd_), dup2(fd_, FreeNumber()), dup3(fd_, FreeNumber(), O_CLOEXEC),
                         fcntl(fd_, F_DUPFD, 400), fcntl(fd_, F_DUPFD_CLOEXEC, 500)};
   for (const int copy : copies) {
     ASSERT_GE(copy, 0);

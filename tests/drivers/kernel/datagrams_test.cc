@@ -16,6 +16,7 @@
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/icrc.h"
 #include "tests/drivers/frame_pool.h"
+#include "tests/drivers/kernel/own_network.h"
 #include "tests/wire/packet_train.h"
 
 namespace uroce::drivers {
@@ -84,8 +85,8 @@ class DatagramsTest : public FramePoolTest {
     Gid ipv6;
     ipv6.bytes[15] = 1;
     place.addresses = {ipv4, ipv6};
-    // Shared: another test, or a daemon of this machine, may have the port.
-    absl::StatusOr<UdpSockets> opened = OpenUdpSockets(place, /*is_shared=*/true);
+    // Not shared: the kernel would give the frames to another process that has the port.
+    absl::StatusOr<UdpSockets> opened = OpenUdpSockets(place, /*is_shared=*/false);
     if (!opened.ok()) return false;
     sockets_ = *std::move(opened);
     return true;
@@ -114,6 +115,7 @@ class DatagramsTest : public FramePoolTest {
     return received;
   }
 
+  OwnNetwork network_;
   UdpSockets sockets_;
   DatagramWriter writer_;
   DatagramReader reader_;

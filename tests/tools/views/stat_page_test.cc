@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -27,7 +28,7 @@ class StatPageTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  const std::string folder_ = absl::StrCat(testing::TempDir(), "/stat_page_test");
+  const std::string folder_ = absl::StrCat(testing::TempDir(), "/stat_page_test-", getpid());
   const std::string library_ = folder_ + "/d3.js";
   const std::string file_ = folder_ + "/stat.html";
 };
