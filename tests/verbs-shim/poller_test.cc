@@ -271,7 +271,8 @@ class SliceTest : public ShimTest {
   /// Yields in its own thread, which others keep from the core for so long; returns how the kernel
   /// schedules the thread then. `prepare` is run in the thread before.
   SchedAttr AfterYieldsOf(useconds_t us, const std::function<void()>& prepare = {}) {
-    g_others = [us] { usleep(us); };
+    // A sleep of no time, too, gives the core to another process.
+    if (us != 0) g_others = [us] { usleep(us); };
     SchedAttr after;
     std::thread([&] {
       if (prepare) prepare();
