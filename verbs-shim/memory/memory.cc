@@ -475,28 +475,28 @@ int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& requ
   return error;
 }
 
-/// About how many bytes helpers would copy. Long memory whose middle is a segment's already is most
-/// often registered once more.
+/// About how many bytes copy threads would copy. Long memory whose middle is a segment's already is
+/// most often registered once more.
 uint64_t BytesToCopy(const Daemon& daemon, const MemoryRequest& request) {
-  if (request.length < kLeastHelpedBytes || request.is_device || IsOnDemand(request)) return 0;
+  if (request.length < kLeastThreadedBytes || request.is_device || IsOnDemand(request)) return 0;
   const uint64_t middle = PageDown(request.addr + request.length / 2);
   if (MayBeRemapped({middle, middle + kPageBytes})) return 0;
   const RegistryLock registry;
   registry->Prepare(daemon, PolicyOfEnvironment, TakesUserfaultfd);
-  const bool is_helped = registry->policy != MrPolicy::kCopied &&
-                         registry->support.origin != FaultSupport::Origin::kSignal;
-  if (!is_helped) return 0;
+  const bool is_threaded = registry->policy != MrPolicy::kCopied &&
+                           registry->support.origin != FaultSupport::Origin::kSignal;
+  if (!is_threaded) return 0;
   return TouchedBytes(OpenProcessFile(ProcessFile::kPageMap),
                       {request.addr, request.addr + request.length});
 }
 
-/// The registry with the helpers of this thread.
-class HelpedRegistry {
+/// The registry with the copy threads of this thread.
+class ThreadedRegistry {
  public:
-  explicit HelpedRegistry(CopyHelpers& helpers) { lock_->helpers = &helpers; }
-  ~HelpedRegistry() { lock_->helpers = nullptr; }
-  HelpedRegistry(const HelpedRegistry&) = delete;
-  HelpedRegistry& operator=(const HelpedRegistry&) = delete;
+  explicit ThreadedRegistry(CopyThreads& threads) { lock_->copy_threads = &threads; }
+  ~ThreadedRegistry() { lock_->copy_threads = nullptr; }
+  ThreadedRegistry(const ThreadedRegistry&) = delete;
+  ThreadedRegistry& operator=(const ThreadedRegistry&) = delete;
   Registry* operator->() const { return lock_.operator->(); }
   Registry& operator*() const { return *lock_; }
 
@@ -517,8 +517,8 @@ int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
   if (invalid != 0) return invalid;
   // Called before the lock, since it takes a lock of the dynamic loader.
   const uint64_t tls_bytes = StaticTlsBytes();
-  CopyHelpers helpers(BytesToCopy(daemon, request));
-  const HelpedRegistry registry(helpers);
+  CopyThreads copy_threads(BytesToCopy(daemon, request));
+  const ThreadedRegistry registry(copy_threads);
   return Register(*registry, daemon, request, tls_bytes, UROCE_NONE, registration);
 }
 
@@ -527,8 +527,8 @@ int ReregisterMemory(const Daemon& daemon, const MemoryRequest& request,
   const int invalid = CheckRequest(request);
   if (invalid != 0) return invalid;
   const uint64_t tls_bytes = StaticTlsBytes();
-  CopyHelpers helpers(BytesToCopy(daemon, request) + registration.mapped_bytes);
-  const HelpedRegistry registry(helpers);
+  CopyThreads copy_threads(BytesToCopy(daemon, request) + registration.mapped_bytes);
+  const ThreadedRegistry registry(copy_threads);
   if (registration.epoch != registry->epoch) return EIO;  // The parent of this fork child made it.
   MemoryRegistration next = {};
   const int error = Register(*registry, daemon, request, tls_bytes, registration.handle, next);
@@ -539,8 +539,8 @@ int ReregisterMemory(const Daemon& daemon, const MemoryRequest& request,
 }
 
 int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration) {
-  CopyHelpers helpers(registration.mapped_bytes);
-  const HelpedRegistry registry(helpers);
+  CopyThreads copy_threads(registration.mapped_bytes);
+  const ThreadedRegistry registry(copy_threads);
   const int error = daemon.deregister_region(daemon.connection, registration.handle);
   if (error != 0 && error != EIO) return error;
   if (registration.epoch == registry->epoch) DropReferences(*registry, daemon, registration);

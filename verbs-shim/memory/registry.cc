@@ -120,13 +120,13 @@ OtherThreads Registry::OthersForRemap(AddressRange pages) {
   const bool is_signal = support.origin == FaultSupport::Origin::kSignal;
   return {.support = is_signal && IsAlone() ? nullptr : &support,
           .futexes = futexes.span(),
-          .helpers = helpers};
+          .copy_threads = copy_threads};
 }
 
 OtherThreads Registry::OthersForReturn(AddressRange pages) {
   futexes.Clear();
   if (ListThreads(threads) == 0) (void)FindFutexes(threads.span(), pages, futexes);
-  return {.support = SupportForReturns(), .futexes = futexes.span(), .helpers = helpers};
+  return {.support = SupportForReturns(), .futexes = futexes.span(), .copy_threads = copy_threads};
 }
 
 uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {

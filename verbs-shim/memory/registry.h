@@ -80,7 +80,7 @@ struct Registry {
   const void* memory_fd_session = nullptr;  // the connection that has this program's /proc/self/mem
   const void* stage_session = nullptr;      // the connection that has a stage
 
-  CopyHelpers* helpers = nullptr;  // of the thread that holds the registry
+  CopyThreads* copy_threads = nullptr;  // of the thread that holds the registry
 
   uint32_t retained = 0;        // at least as many as segments without references are kept
   uint32_t retained_limit = 0;  // with so many the shim looks which of them may go

@@ -36,7 +36,7 @@ bool IsLocked(uint64_t page) {
 constexpr uint64_t kCopiedPart = 256 << 10;
 constexpr uint64_t kReturnedPart = kHugeBytes;
 constexpr uint64_t kFreedPart = kHugeBytes;
-// With less in a chunk, a helper would wake for nothing.
+// With less in a chunk, a copy thread would wake for nothing.
 constexpr uint64_t kSharedBytes = 1 << 20;
 // With less in a chunk, its pages are written to the file: that takes fewer system calls.
 constexpr uint64_t kFilledBytes = 128 << 10;
@@ -61,8 +61,8 @@ int64_t MapAlike(AddressRange pages, uint64_t length) {
 }
 
 /// Gives the pages of a private mapping back to the kernel.
-void FreePages(CopyHelpers* helpers, AddressRange pages) {
-  (void)ForEachPart(helpers, pages, kFreedPart, [](AddressRange part) {
+void FreePages(CopyThreads* copy_threads, AddressRange pages) {
+  (void)ForEachPart(copy_threads, pages, kFreedPart, [](AddressRange part) {
     SystemCall(SYS_madvise, part.start, LengthOf(part), MADV_DONTNEED);
     return int64_t{0};
   });
@@ -151,8 +151,8 @@ class Return {
     is_locked_ = IsLocked(chunk_.start);
     if (!vma_.readable) return FillByMemory();
     file_pages_.Find(FileOffset(), chunk_, used_);
-    CopyHelpers* const helpers = used_.bytes() < kSharedBytes ? nullptr : others_.helpers;
-    return ForEachPart(helpers, chunk_, kReturnedPart, [this](AddressRange part) {
+    CopyThreads* const copy_threads = used_.bytes() < kSharedBytes ? nullptr : others_.copy_threads;
+    return ForEachPart(copy_threads, chunk_, kReturnedPart, [this](AddressRange part) {
       return used_.ForEachRunIn(part, [this](AddressRange run) {
         CopyUsedPages(Place() + (run.start - chunk_.start), run.start, LengthOf(run));
         return int64_t{0};
@@ -306,7 +306,7 @@ class Remap {
     if (is_locked_) SystemCall(SYS_mlock, chunk_.start, Length());
     if (result != 0) return result;
     if (filled_.end != 0) DropFilled();
-    if (scratch_ != 0) FreePages(Helpers(), Source());
+    if (scratch_ != 0) FreePages(SharingThreads(), Source());
     EmptyKept();
     Populate();
     return 0;
@@ -334,7 +334,7 @@ class Remap {
         return protection.Fill(to + run.start, run.start, LengthOf(run));
       });
     };
-    const int64_t result = ForEachPart(Helpers(), Source(), kCopiedPart, fill);
+    const int64_t result = ForEachPart(SharingThreads(), Source(), kCopiedPart, fill);
     return protection.EndFill(target) == 0 && result == 0;
   }
 
@@ -440,7 +440,7 @@ class Remap {
   void EmptyKept() {
     if (place_ == 0) return;
     // Where the pages were moved before, it has none.
-    FreePages(scratch_ == 0 ? Helpers() : nullptr, {Kept(), Kept() + Length()});
+    FreePages(scratch_ == 0 ? SharingThreads() : nullptr, {Kept(), Kept() + Length()});
     SystemCall(SYS_mprotect, Kept(), Length(), PROT_NONE);
   }
 
@@ -491,7 +491,9 @@ class Remap {
   uint64_t FileOffset(uint64_t address) const {
     return address - Source().start + (chunk_.start - request_.pages.start);
   }
-  CopyHelpers* Helpers() const { return used_bytes_ < kSharedBytes ? nullptr : others_.helpers; }
+  CopyThreads* SharingThreads() const {
+    return used_bytes_ < kSharedBytes ? nullptr : others_.copy_threads;
+  }
   uint64_t Kept() const { return place_ + (chunk_.start - request_.pages.start); }
   uint64_t ScratchBytes() const {
     const uint64_t length = LengthOf(request_.pages);

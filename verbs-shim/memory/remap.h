@@ -6,18 +6,19 @@
 #include <cstdint>
 #include <span>
 
-#include "verbs-shim/memory/copy_helpers.h"
+#include "verbs-shim/memory/copy_threads.h"
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/write_protection.h"
 
 namespace uroce::memory {
 
-/// The other threads of the process: those that may access the pages, and those that help.
+/// The other threads of the process: those that may access the pages, and those that copy parts of
+/// them.
 struct OtherThreads {
   const FaultSupport* support;  // how writers are made to wait; null: there are no other threads
   std::span<const uint64_t>
-      futexes;                     // the words in the pages on which they sleep; see FindFutexes()
-  CopyHelpers* helpers = nullptr;  // null: the caller copies by itself
+      futexes;  // the words in the pages on which they sleep; see FindFutexes()
+  CopyThreads* copy_threads = nullptr;  // null: the caller copies by itself
 };
 
 struct RemapRequest {

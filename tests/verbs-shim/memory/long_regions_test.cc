@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions that are long enough for helpers: no store is lost in any part of the copies, and nothing
-// depends on the helpers.
+// Regions that are long enough for copy threads: no store is lost in any part of the copies, and
+// nothing depends on those threads.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -17,14 +17,14 @@
 
 #include "tests/verbs-shim/memory/fake_daemon.h"
 #include "tests/verbs-shim/memory/refused_threads.h"
-#include "verbs-shim/memory/copy_helpers.h"
+#include "verbs-shim/memory/copy_threads.h"
 #include "verbs-shim/memory/memory.h"
 #include "verbs-shim/memory/pages.h"
 
 namespace uroce::memory {
 namespace {
 
-constexpr uint64_t kBytes = kLeastHelpedBytes + kChunkBytes + 3 * kPageBytes;
+constexpr uint64_t kBytes = kLeastThreadedBytes + kChunkBytes + 3 * kPageBytes;
 constexpr uint64_t kPages = kBytes / kPageBytes;
 
 /// Of each page, and none of them is 0.
@@ -88,7 +88,7 @@ TEST_F(LongRegionsTest, WhereNoThreadStartsTheyAreAsOthers) {
 }
 
 // Also a program of one thread without userfaultfd, where a second thread would be in the way.
-TEST_F(LongRegionsTest, HelpersAreNoThreadsOfTheProgram) {
+TEST_F(LongRegionsTest, CopyThreadsAreNoThreadsOfTheProgram) {
   Fill();
   const pid_t child = fork();
   if (child == 0) {
@@ -100,7 +100,7 @@ TEST_F(LongRegionsTest, HelpersAreNoThreadsOfTheProgram) {
   EXPECT_EQ(status, 0);
 }
 
-// Helpers copy no page that has none in the memory.
+// Copy threads copy no page that has none in the memory.
 TEST_F(LongRegionsTest, PagesThatWereNeverTouchedUseNoMemory) {
   constexpr uint64_t kEach = 100;
   for (uint64_t page = 0; page < kPages; page += kEach) Word(page) = PatternOf(page);
@@ -120,7 +120,7 @@ TEST_F(LongRegionsTest, PagesThatWereNeverTouchedUseNoMemory) {
   for (uint64_t page = 0; page < kPages; page += kEach) ASSERT_EQ(Word(page), PatternOf(page));
 }
 
-// So no helper starts for memory that has nothing to copy.
+// So no copy thread starts for memory that has nothing to copy.
 TEST_F(LongRegionsTest, MemoryThatWasNotTouchedIsKnown) {
   const auto start = reinterpret_cast<uint64_t>(pages_);
   const int page_map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -145,17 +145,35 @@ uint64_t HugeBytes() {
   return kilobytes << 10;
 }
 
+/// Whether the kernel gives as much other memory huge pages now.
+bool OtherMemoryIsHuge() {
+  const uint64_t before = HugeBytes();
+  void* const area =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (area == MAP_FAILED) return false;
+  madvise(area, kBytes, MADV_HUGEPAGE);
+  memset(area, 1, kBytes);
+  const bool is_huge = HugeBytes() > before + kBytes / 2;
+  munmap(area, kBytes);
+  return is_huge;
+}
+
+// The kernel chooses which memory has huge pages: where this memory has none, other memory is asked
+// for too. A shim that never asks for any fails each round.
 TEST_F(LongRegionsTest, HugePagesAreHugeAgain) {
+  constexpr int kRounds = 5;
   ASSERT_EQ(madvise(pages_, kBytes, MADV_HUGEPAGE), 0);
   Fill();
-  const uint64_t before = HugeBytes();
-  if (before < kBytes / 2) GTEST_SKIP() << "the kernel gives this memory no huge pages";
-  MemoryRegistration mr = {};
-  ASSERT_EQ(daemon_.Register(pages_, kBytes, mr), 0);
-  EXPECT_TRUE(HasPattern());
-  ASSERT_EQ(daemon_.Deregister(mr), 0);
-  EXPECT_TRUE(HasPattern());
-  EXPECT_GT(HugeBytes(), before / 2);
+  for (int round = 0; round < kRounds; ++round) {
+    MemoryRegistration mr = {};
+    ASSERT_EQ(daemon_.Register(pages_, kBytes, mr), 0);
+    ASSERT_TRUE(HasPattern());
+    ASSERT_EQ(daemon_.Deregister(mr), 0);
+    ASSERT_TRUE(HasPattern());
+    if (HugeBytes() > kBytes / 2) return;
+    if (!OtherMemoryIsHuge()) GTEST_SKIP() << "the kernel gives so much memory no huge pages now";
+  }
+  FAIL() << "other memory has huge pages";
 }
 
 // Each writer has a word of every page and goes round them all, so that each part has writers.

@@ -80,9 +80,10 @@ class RemapTest : public testing::TestWithParam<Way> {
     close(memfd);
   }
   void RemapUnderWriters(int rounds);
-  /// Private memory that is long enough for helpers: the first word of a page is its index plus 1.
+  /// Private memory that is long enough for copy threads: the first word of a page is its index
+  /// plus 1.
   struct LongMemory {
-    static constexpr uint64_t kBytes = kLeastHelpedBytes;
+    static constexpr uint64_t kBytes = kLeastThreadedBytes;
 
     LongMemory() {
       for (uint64_t i = 0; i < kBytes / 8; i += 512) words[i] = i + 1;
@@ -94,7 +95,7 @@ class RemapTest : public testing::TestWithParam<Way> {
     uint64_t* const words = static_cast<uint64_t*>(
         mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   };
-  /// Remaps all of `memory` for pages of `memfd`, with helpers.
+  /// Remaps all of `memory` for pages of `memfd`, with copy threads.
   int RemapLong(const LongMemory& memory, int memfd, bool keep) {
     const auto start = reinterpret_cast<uint64_t>(memory.words);
     const RemapRequest request{.pages = {start, start + LongMemory::kBytes},
@@ -103,8 +104,8 @@ class RemapTest : public testing::TestWithParam<Way> {
                                .is_private = true,
                                .keep = keep,
                                .checks_pins = SeesPins()};
-    CopyHelpers helpers(LongMemory::kBytes);
-    return static_cast<int>(RemapPages({&support_, {}, &helpers}, request, result_));
+    CopyThreads copy_threads(LongMemory::kBytes);
+    return static_cast<int>(RemapPages({&support_, {}, &copy_threads}, request, result_));
   }
   bool SeesPins() const { return support_.moves_pages && support_.kernel_mode; }
 

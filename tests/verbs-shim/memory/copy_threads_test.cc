@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The threads that share a copy do each part once, are done when the copy ends, and leave nothing.
-#include "verbs-shim/memory/copy_helpers.h"
+#include "verbs-shim/memory/copy_threads.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -34,23 +34,23 @@ size_t ThreadCount() {
   return threads.size();
 }
 
-class CopyHelpersTest : public testing::Test {
+class CopyThreadsTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (helpers_.count() == 0)
-      GTEST_SKIP() << "this process may run on one CPU alone: no helper starts";
+    if (copy_threads_.count() == 0)
+      GTEST_SKIP() << "this process may run on one CPU alone: no copy thread starts";
   }
 
-  CopyHelpers helpers_{kLeastHelpedBytes};
+  CopyThreads copy_threads_{kLeastThreadedBytes};
 };
 
-TEST_F(CopyHelpersTest, EachPageIsVisitedOnce) {
+TEST_F(CopyThreadsTest, EachPageIsVisitedOnce) {
   for (uint64_t round = 0; round < 2000; ++round) {
     // Neither end is always that of a part.
     const AddressRange range{kStart + round % 11 * kPageBytes,
                              kStart + 20 * kPart + round % 7 * kPageBytes};
     std::vector<std::atomic<int>> visits((range.end - kStart) / kPageBytes);
-    const int64_t result = helpers_.ForEachPart(range, kPart, [&](AddressRange part) {
+    const int64_t result = copy_threads_.ForEachPart(range, kPart, [&](AddressRange part) {
       EXPECT_LE(part.end - part.start, kPart);
       for (uint64_t page = part.start; page < part.end; page += kPageBytes) {
         visits[(page - kStart) / kPageBytes] += 1;
@@ -65,44 +65,45 @@ TEST_F(CopyHelpersTest, EachPageIsVisitedOnce) {
 }
 
 // The pages are exchanged next.
-TEST_F(CopyHelpersTest, AllPartsAreDoneWhenItReturns) {
+TEST_F(CopyThreadsTest, AllPartsAreDoneWhenItReturns) {
   const int64_t self = syscall(SYS_gettid);
-  std::atomic<bool> has_helped = false;
+  std::atomic<bool> has_shared = false;
   for (int round = 0; round < 50; ++round) {
     std::atomic<int> begun = 0, done = 0;
-    (void)helpers_.ForEachPart({kStart, kStart + 8 * kPart}, kPart, [&](AddressRange) {
+    (void)copy_threads_.ForEachPart({kStart, kStart + 8 * kPart}, kPart, [&](AddressRange) {
       ++begun;
-      const bool is_helper = syscall(SYS_gettid) != self;
-      if (is_helper) has_helped = true;
-      std::this_thread::sleep_for(std::chrono::microseconds(is_helper ? 3000 : 200));
+      const bool is_other = syscall(SYS_gettid) != self;
+      if (is_other) has_shared = true;
+      std::this_thread::sleep_for(std::chrono::microseconds(is_other ? 3000 : 200));
       ++done;
       return int64_t{0};
     });
     ASSERT_EQ(done, begun);
     ASSERT_EQ(done, 8);
   }
-  EXPECT_TRUE(has_helped);
+  EXPECT_TRUE(has_shared);
 }
 
-TEST_F(CopyHelpersTest, AnErrorInAnyPartIsReturned) {
+TEST_F(CopyThreadsTest, AnErrorInAnyPartIsReturned) {
   for (uint64_t bad = 0; bad < 8; ++bad) {
     const int64_t result =
-        helpers_.ForEachPart({kStart, kStart + 8 * kPart}, kPart, [bad](AddressRange part) {
+        copy_threads_.ForEachPart({kStart, kStart + 8 * kPart}, kPart, [bad](AddressRange part) {
           return part.start == kStart + bad * kPart ? -int64_t{EIO} : int64_t{0};
         });
     EXPECT_EQ(result, -EIO) << bad;
   }
   const auto succeed = [](AddressRange) { return int64_t{0}; };
-  EXPECT_EQ(helpers_.ForEachPart({kStart, kStart + 8 * kPart}, kPart, succeed), 0) << "next work";
+  EXPECT_EQ(copy_threads_.ForEachPart({kStart, kStart + 8 * kPart}, kPart, succeed), 0)
+      << "next work";
 }
 
 // A signal of the program must not be handled while pages are protected. SIGSEGV stays: see
 // CanAllWait().
-TEST_F(CopyHelpersTest, AHelperBlocksAllSignalsButSegv) {
+TEST_F(CopyThreadsTest, ACopyThreadBlocksAllSignalsButSegv) {
   const int64_t self = syscall(SYS_gettid);
   std::atomic<uint64_t> mask = 0;
   for (int round = 0; round < 100'000 && mask == 0; ++round) {
-    (void)helpers_.ForEachPart({kStart, kStart + 64 * kPart}, kPart, [&](AddressRange) {
+    (void)copy_threads_.ForEachPart({kStart, kStart + 64 * kPart}, kPart, [&](AddressRange) {
       uint64_t here = 0;
       syscall(SYS_rt_sigprocmask, SIG_SETMASK, nullptr, &here, sizeof(here));
       if (syscall(SYS_gettid) != self) mask = here;
@@ -116,13 +117,13 @@ TEST_F(CopyHelpersTest, AHelperBlocksAllSignalsButSegv) {
   EXPECT_FALSE(blocks(SIGSEGV));
 }
 
-TEST(CopyHelpersLifeTest, TheyAreThreadsOfTheLibraryAndGoWithTheirObject) {
+TEST(CopyThreadsLifeTest, TheyAreThreadsOfTheLibraryAndGoWithTheirObject) {
   const size_t before = ThreadCount();
   for (int round = 0; round < 200; ++round) {
     {
-      const CopyHelpers helpers(kLeastHelpedBytes);
-      ASSERT_EQ(ThreadCount(), before + helpers.count());
-      ASSERT_EQ(g_own_threads.count(), helpers.count());
+      const CopyThreads copy_threads(kLeastThreadedBytes);
+      ASSERT_EQ(ThreadCount(), before + copy_threads.count());
+      ASSERT_EQ(g_own_threads.count(), copy_threads.count());
     }
     ASSERT_EQ(ThreadCount(), before) << "a program of one thread is one again";
     ASSERT_EQ(g_own_threads.count(), 0u);
@@ -131,31 +132,31 @@ TEST(CopyHelpersLifeTest, TheyAreThreadsOfTheLibraryAndGoWithTheirObject) {
 
 std::atomic<bool> have_ended;
 
-/// A thread that is cancelled while it has helpers. AddressSanitizer would take the stack for that
-/// of this function also after the cancellation has left it.
-[[gnu::no_sanitize("address")]] void* CancelWithHelpers(void*) {
+/// A thread that is cancelled while it has copy threads. AddressSanitizer would take the stack for
+/// that of this function also after the cancellation has left it.
+[[gnu::no_sanitize("address")]] void* CancelWithCopyThreads(void*) {
   pthread_cancel(pthread_self());
-  { const CopyHelpers helpers(kLeastHelpedBytes); }
+  { const CopyThreads copy_threads(kLeastThreadedBytes); }
   have_ended = true;
   for (;;) pthread_testcancel();
 }
 
-// Its end waits for them, and helpers use the object until then.
-TEST(CopyHelpersLifeTest, ACancelledThreadEndsThemFirst) {
+// Its end waits for them, and they use the object until then.
+TEST(CopyThreadsLifeTest, ACancelledThreadEndsThemFirst) {
   have_ended = false;
   pthread_t thread;
-  ASSERT_EQ(pthread_create(&thread, nullptr, CancelWithHelpers, nullptr), 0);
+  ASSERT_EQ(pthread_create(&thread, nullptr, CancelWithCopyThreads, nullptr), 0);
   void* result = nullptr;
   ASSERT_EQ(pthread_join(thread, &result), 0);
   EXPECT_TRUE(have_ended);
   EXPECT_EQ(result, PTHREAD_CANCELED);
 }
 
-TEST(CopyHelpersLifeTest, ShortMemoryHasNone) {
-  EXPECT_EQ(CopyHelpers(kLeastHelpedBytes - 1).count(), 0u);
+TEST(CopyThreadsLifeTest, ShortMemoryHasNone) {
+  EXPECT_EQ(CopyThreads(kLeastThreadedBytes - 1).count(), 0u);
 }
 
-TEST(CopyHelpersLifeTest, OneCpuHasNone) {
+TEST(CopyThreadsLifeTest, OneCpuHasNone) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   CPU_ZERO(&one);
@@ -163,21 +164,22 @@ TEST(CopyHelpersLifeTest, OneCpuHasNone) {
     if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-  EXPECT_EQ(CopyHelpers(kLeastHelpedBytes).count(), 0u);
+  EXPECT_EQ(CopyThreads(kLeastThreadedBytes).count(), 0u);
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
-TEST(CopyHelpersLifeTest, WhereNoThreadStartsTheCallerDoesAll) {
+TEST(CopyThreadsLifeTest, WhereNoThreadStartsTheCallerDoesAll) {
   const pid_t child = fork();
   if (child == 0) {
     if (!RefuseThreads()) _exit(2);
-    CopyHelpers helpers(kLeastHelpedBytes);
+    CopyThreads copy_threads(kLeastThreadedBytes);
     uint64_t bytes = 0;
-    (void)ForEachPart(&helpers, {kStart, kStart + 3 * kPart}, kPart, [&bytes](AddressRange part) {
-      bytes += part.end - part.start;
-      return int64_t{0};
-    });
-    _exit(helpers.count() == 0 && g_own_threads.count() == 0 && bytes == 3 * kPart ? 0 : 1);
+    (void)ForEachPart(&copy_threads, {kStart, kStart + 3 * kPart}, kPart,
+                      [&bytes](AddressRange part) {
+                        bytes += part.end - part.start;
+                        return int64_t{0};
+                      });
+    _exit(copy_threads.count() == 0 && g_own_threads.count() == 0 && bytes == 3 * kPart ? 0 : 1);
   }
   int status;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verbs-shim/memory/copy_helpers.h"
+#include "verbs-shim/memory/copy_threads.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 namespace uroce::memory {
 namespace {
 
-constexpr size_t kHelperStackBytes = 256 << 10;
+constexpr size_t kCopyStackBytes = 256 << 10;
 constexpr uint64_t kMaskWords = 128;  // for 8192 CPUs
 constexpr int kYields = 100;          // some tens of microseconds: a part takes no longer
 constexpr int kGoneLooks = 10'000;    // for a thread that has ended
@@ -51,14 +51,14 @@ void AwaitGone(int64_t id) {
 
 }  // namespace
 
-uint32_t CopyHelpers::HelpersFor(uint64_t bytes) {
-  if (bytes < kLeastHelpedBytes) return 0;
+uint32_t CopyThreads::ThreadsFor(uint64_t bytes) {
+  if (bytes < kLeastThreadedBytes) return 0;
   const uint32_t others = AllowedCpus() - 1;
-  return others < kMostHelpers ? others : kMostHelpers;
+  return others < kMostCopyThreads ? others : kMostCopyThreads;
 }
 
-CopyHelpers::CopyHelpers(uint64_t bytes) {
-  const uint32_t wanted = HelpersFor(bytes);
+CopyThreads::CopyThreads(uint64_t bytes) {
+  const uint32_t wanted = ThreadsFor(bytes);
   if (wanted == 0) return;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
   while (count_ < wanted && StartOne()) {
@@ -66,29 +66,29 @@ CopyHelpers::CopyHelpers(uint64_t bytes) {
   if (count_ == 0) pthread_setcancelstate(cancel_state_, nullptr);
 }
 
-bool CopyHelpers::StartOne() {
+bool CopyThreads::StartOne() {
   sigset_t all;
   sigset_t former;
   sigfillset(&all);
   sigdelset(&all, SIGSEGV);  // See CanAllWait().
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setstacksize(&attributes, kHelperStackBytes);
-  Helper& helper = helpers_[count_];
-  helper.owner = this;
+  pthread_attr_setstacksize(&attributes, kCopyStackBytes);
+  Thread& started = threads_[count_];
+  started.owner = this;
   pthread_t thread;
   pthread_sigmask(SIG_SETMASK, &all, &former);
-  const bool is_started = pthread_create(&thread, &attributes, Main, &helper) == 0;
+  const bool is_started = pthread_create(&thread, &attributes, Main, &started) == 0;
   pthread_sigmask(SIG_SETMASK, &former, nullptr);
   pthread_attr_destroy(&attributes);
   if (!is_started) return false;
-  helper.thread = thread;
+  started.pthread = thread;
   ++count_;
   g_own_threads.Add();
   return true;
 }
 
-CopyHelpers::~CopyHelpers() {
+CopyThreads::~CopyThreads() {
   if (count_ == 0) return;
   // Uncounted first: a thread that is counted and not there would hide one of the program.
   for (uint32_t i = 0; i < count_; ++i) g_own_threads.Remove();
@@ -96,21 +96,21 @@ CopyHelpers::~CopyHelpers() {
   __atomic_add_fetch(&calls_, 1, __ATOMIC_RELEASE);
   WakeAll(calls_);
   for (uint32_t i = 0; i < count_; ++i) {
-    pthread_join(helpers_[i].thread, nullptr);
-    AwaitGone(helpers_[i].id);
+    pthread_join(threads_[i].pthread, nullptr);
+    AwaitGone(threads_[i].id);
   }
   pthread_setcancelstate(cancel_state_, nullptr);
 }
 
-void* CopyHelpers::Main(void* helper) {
-  auto* const self = static_cast<Helper*>(helper);
+void* CopyThreads::Main(void* thread) {
+  auto* const self = static_cast<Thread*>(thread);
   self->id = SystemCall(SYS_gettid);
   SystemCall(SYS_prctl, PR_SET_NAME, "uroce-memory", 0, 0, 0);
   self->owner->Serve();
   return nullptr;
 }
 
-void CopyHelpers::Serve() {
+void CopyThreads::Serve() {
   for (;;) {
     const uint32_t calls = __atomic_load_n(&calls_, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&ends_, __ATOMIC_RELAXED)) return;
@@ -122,7 +122,7 @@ void CopyHelpers::Serve() {
   }
 }
 
-bool CopyHelpers::Enter() {
+bool CopyThreads::Enter() {
   uint32_t gate = __atomic_load_n(&gate_, __ATOMIC_RELAXED);
   while ((gate & kOpen) != 0) {
     if (__atomic_compare_exchange_n(&gate_, &gate, gate + 1, false, __ATOMIC_ACQ_REL,
@@ -133,11 +133,11 @@ bool CopyHelpers::Enter() {
   return false;
 }
 
-void CopyHelpers::Leave() {
+void CopyThreads::Leave() {
   if (__atomic_sub_fetch(&gate_, 1, __ATOMIC_ACQ_REL) == 0) WakeAll(gate_);
 }
 
-int64_t CopyHelpers::Share(const Work& work) {
+int64_t CopyThreads::Share(const Work& work) {
   work_ = work;
   first_part_ = work.range.start / work.part_bytes;
   const uint64_t end = (work.range.end + work.part_bytes - 1) / work.part_bytes;
@@ -158,7 +158,7 @@ int64_t CopyHelpers::Share(const Work& work) {
   return __atomic_load_n(&result_, __ATOMIC_RELAXED);
 }
 
-bool CopyHelpers::TakePart(End from, uint32_t& part) {
+bool CopyThreads::TakePart(End from, uint32_t& part) {
   uint64_t parts = __atomic_load_n(&parts_, __ATOMIC_RELAXED);
   for (;;) {
     const auto first = static_cast<uint32_t>(parts), end = static_cast<uint32_t>(parts >> 32);
@@ -172,7 +172,7 @@ bool CopyHelpers::TakePart(End from, uint32_t& part) {
   }
 }
 
-void CopyHelpers::DoParts(End from) {
+void CopyThreads::DoParts(End from) {
   const AddressRange range = work_.range;
   uint32_t part;
   while (__atomic_load_n(&result_, __ATOMIC_RELAXED) == 0 && TakePart(from, part)) {
