@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/cpu_limit.h"
 #include "nic/base/log.h"
 #include "nic/control/reconfiguration.h"
 #include "nic/control/server.h"
@@ -126,8 +127,22 @@ std::string DefaultSocketPath() {
   return absl::StrCat(run, "/uroce/uroced.sock");
 }
 
+namespace {
+
+/// Chooses the number of workers where the settings leave it to the daemon.
+Config WithWorkers(Config config) {
+  if (!config.has_auto_workers) return config;
+  config.usable_cpus = UsableCpus();
+  config.workers = AutoWorkers(config.usable_cpus);
+  LogInfo("{}", WorkersChosen(config));
+  return config;
+}
+
+}  // namespace
+
 // The socket comes first: a second daemon on the same path must not disturb the ports of the first.
-absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config, ConfigReader reader) {
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& given, ConfigReader reader) {
+  const Config config = WithWorkers(given);
   if (absl::Status status = CheckPages(); !status.ok()) return status;
   absl::StatusOr<ControlSocket> socket = ControlSocket::Listen(config.socket_path);
   if (!socket.ok()) return socket.status();

@@ -57,8 +57,8 @@ std::string DefaultSocketPath();
 /// One daemon, from its start to its end. The control thread owns it.
 class Daemon {
  public:
-  /// `reader` reads the settings that `config` was made from once more.
-  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config, ConfigReader reader);
+  /// `reader` reads the settings that `given` was made from once more.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& given, ConfigReader reader);
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;

@@ -355,14 +355,17 @@ Json StatJson(const DumpContext& context, const Snapshot& snapshot) {
     list.push_back(StatDeviceJson(*context.nic.devices()[i], snapshot.devices[i]));
   }
   const HistoryRecorder::Counts& recorded = context.histories.counts();
-  return {{"devices", list},
-          {"switch_ports", SwitchPortsJson(context.nic)},
-          {"workers", WorkersJson(snapshot.workers)},
-          {"control", ControlJson(snapshot.control)},
-          {"histories", {{"written", recorded.written}, {"missed", recorded.missed}}},
-          {"held", CountsJson(snapshot.held)},
-          {"cm", ManagerJson(context.rdma_cm)},
-          {"peers", PeerCountersJson(context.peers)}};
+  Json json = {{"devices", list},
+               {"switch_ports", SwitchPortsJson(context.nic)},
+               {"workers", WorkersJson(snapshot.workers)},
+               {"control", ControlJson(snapshot.control)},
+               {"histories", {{"written", recorded.written}, {"missed", recorded.missed}}},
+               {"held", CountsJson(snapshot.held)},
+               {"cm", ManagerJson(context.rdma_cm)},
+               {"peers", PeerCountersJson(context.peers)}};
+  const std::string chosen = WorkersChosen(context.nic.config());
+  if (!chosen.empty()) json["workers_chosen"] = chosen;
+  return json;
 }
 
 }  // namespace

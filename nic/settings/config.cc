@@ -54,7 +54,17 @@ absl::Status CheckAddressesDiffer(const Config& config) {
   return absl::OkStatus();
 }
 
+std::string Counted(uint32_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 }  // namespace
+
+std::string WorkersChosen(const Config& config) {
+  if (!config.has_auto_workers) return "";
+  return absl::StrCat(Counted(config.workers, "worker"), ": auto, ",
+                      Counted(config.usable_cpus, "usable CPU"));
+}
 
 // The profile of limits is applied first: single limits win over it, wherever they are written.
 // Ports at switches are applied behind all other NICs, since a later flag may make their switch.

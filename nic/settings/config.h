@@ -204,6 +204,8 @@ struct Config {
   std::vector<SwitchSettings> switches;
   std::string socket_path;
   uint32_t workers = 1;
+  bool has_auto_workers = false;  ///< The daemon chooses `workers` when it starts.
+  uint32_t usable_cpus = 0;       ///< By which it has chosen.
   std::string log_level = "info";
   bool json_log = false;
   std::string metrics;  ///< Where metrics are served (nic/settings/setting.h), or "".
@@ -221,6 +223,9 @@ struct Config {
   std::string limit_profile = "shared";  ///< Of nic/settings/limit_profiles.h.
   Limits limits;
 };
+
+/// "4 workers: auto, 16 usable CPUs", or "" where a setting has the number.
+std::string WorkersChosen(const Config& config);
 
 /// Applies settings in order: a later one replaces an earlier one; port, wire and switch add NICs
 /// and switches; fault names a device. Without port, wire and switch there are two NICs on an

@@ -32,9 +32,14 @@ struct RateTarget {
 /// "text" or "json".
 struct LogFormatTarget {};
 
-using Target =
-    std::variant<std::string Config::*, uint32_t Config::*, bool Config::*, int Config::*,
-                 uint32_t Limits::*, uint64_t Limits::*, KindTarget, RateTarget, LogFormatTarget>;
+/// A number, or "auto".
+struct WorkersTarget {};
+
+using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
+                            int Config::*, uint32_t Limits::*, uint64_t Limits::*, KindTarget,
+                            RateTarget, LogFormatTarget, WorkersTarget>;
+
+constexpr absl::string_view kAuto = "auto";
 
 // The shim's structures have room for this number.
 static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
@@ -67,8 +72,9 @@ std::vector<Row> FixedRows() {
   return {
       {{"socket", false, Section::kDaemon, "path of the control socket", true},
        &Config::socket_path},
-      {{"workers", false, Section::kDaemon, "threads that carry packets, 1 if not given", true},
-       &Config::workers,
+      {{"workers", false, Section::kDaemon,
+        "threads that carry packets, 1 if not given; auto: one for 4 CPUs, 8 at most", true},
+       WorkersTarget{},
        1,
        kMaxWorkers},
       {{"log_level", false, Section::kDaemon, "trace, debug, info, warning, error or off", true},
@@ -263,6 +269,9 @@ struct ValueReader {
     return bps == 0 ? "" : absl::StrCat(bps);
   }
   std::string operator()(const LogFormatTarget&) const { return config.json_log ? "json" : "text"; }
+  std::string operator()(const WorkersTarget&) const {
+    return config.has_auto_workers ? std::string(kAuto) : absl::StrCat(config.workers);
+  }
 };
 
 absl::Status SetNumber(const Row& row, const Setting& setting, uint64_t& out) {
@@ -271,6 +280,19 @@ absl::Status SetNumber(const Row& row, const Setting& setting, uint64_t& out) {
   }
   return Complain(setting, absl::StrCat("\"", setting.value, "\" is not a number from ", row.low,
                                         " to ", row.high));
+}
+
+absl::Status SetWorkers(const Row& row, const Setting& setting, Config& config) {
+  config.has_auto_workers = setting.value == kAuto;
+  config.workers = 1;
+  uint64_t number = 0;
+  if (config.has_auto_workers) return absl::OkStatus();
+  if (!absl::SimpleAtoi(setting.value, &number) || number < row.low || number > row.high) {
+    return Complain(setting, absl::StrCat("\"", setting.value, "\" is neither ", kAuto,
+                                          " nor a number from ", row.low, " to ", row.high));
+  }
+  config.workers = static_cast<uint32_t>(number);
+  return absl::OkStatus();
 }
 
 absl::Status SetSwitch(const Setting& setting, bool& out) {
@@ -315,6 +337,7 @@ absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
     const absl::Status status = ParseRate(setting.value, config.limits.*(rate->limit));
     return status.ok() ? status : Complain(setting, status.message());
   }
+  if (std::holds_alternative<WorkersTarget>(row.target)) return SetWorkers(row, setting, config);
   uint64_t number = 0;
   if (absl::Status status = SetNumber(row, setting, number); !status.ok()) return status;
   if (const auto* small = std::get_if<uint32_t Config::*>(&row.target)) {

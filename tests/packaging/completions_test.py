@@ -74,6 +74,7 @@ class Completions:
         self.check("uroce stat --device ", ["uroce7"])
         self.check("uroced --log-level ", ["warning", "debug"])
         self.check("uroced --log-format ", ["text", "json"])
+        self.check("uroced --workers ", ["auto"])
         self.check("uroced --limits ", ["laptop", "shared", "server"])
 
     def test_nics(self):

@@ -260,10 +260,12 @@ std::string RenderRegions(const std::vector<Json>& regions) {
   return text;
 }
 
-/// One line for each worker.
+/// How the daemon has chosen the number of workers, if it has, and one line for each worker.
 std::string RenderWorkers(const Json& dump) {
   const Json workers = MemberOf(dump, "workers");
-  return RenderObjects(std::vector<Json>(workers.begin(), workers.end()));
+  const Json chosen = MemberOf(dump, "workers_chosen");
+  const std::string head = chosen.is_string() ? CellText(chosen) + "\n\n" : "";
+  return head + RenderObjects(std::vector<Json>(workers.begin(), workers.end()));
 }
 
 /// Rates in words.

@@ -13,6 +13,7 @@ UROCED_FLAGS = [
     (["stray"], "stray"),
     (["--workers", "many"], "many"),
     (["--workers", "0"], "workers"),
+    (["--workers", "automatic"], "neither auto nor a number from 1 to 64"),
     (["--wire", "uroce0=10.0.0.1/24"], "wire"),
     (["--wire", "uroce0=10.0.0.300/24,uroce1=10.0.0.2/24"], "10.0.0.300"),
     (["--wire", "uroce0=10.0.0.1/99,uroce1=10.0.0.2/24"], "99"),

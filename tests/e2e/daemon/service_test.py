@@ -2,7 +2,9 @@
 """The daemon as a service: what the service manager is told, SIGHUP, --ready-fd."""
 import contextlib
 import ctypes
+import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -104,6 +106,25 @@ class ServiceTest(unittest.TestCase):
         self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
         self.assertEqual(daemon.stop(), 0)
         self.assertEqual(os.listdir(self.directory), [], "nothing stays behind")
+
+    def test_the_number_of_workers_that_it_chooses_is_told(self):
+        daemon = self.start("--workers", "auto")
+        wait_until(lambda: "uroced: ready, " in daemon.output(), "the line of a ready daemon")
+        cpus = len(os.sched_getaffinity(daemon.pid))
+        chosen = re.search(r"(\d+) workers?: auto, (\d+) usable CPUs?\n", daemon.output())
+        self.assertIsNotNone(chosen, daemon.output())
+        workers, usable = map(int, chosen.groups())
+        self.assertIn(usable, range(1, cpus + 1))
+        self.assertEqual(workers, min(max(usable // 4, 1), 8))
+        table = run([UROCE, "--socket", self.socket, "stat", "--workers"])
+        self.assertTrue(table.startswith(chosen[0]), table)
+        stat = json.loads(run([UROCE, "--socket", self.socket, "stat", "--json"]))
+        self.assertEqual(len(stat["workers"]), workers)
+        self.assertIn('workers = "auto"\n',
+                      run([UROCE, "--socket", self.socket, "config", "show"]))
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: "settings: none has changed" in daemon.output(), "a line about SIGHUP")
+        self.assertEqual(daemon.stop(), 0)
 
     def test_one_that_is_told_to_end_makes_room_for_the_next(self):
         for _ in range(5):

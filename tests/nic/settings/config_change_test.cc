@@ -51,6 +51,16 @@ TEST(ConfigChangeTest, TheSameSettingsAreNoChange) {
   EXPECT_TRUE(ChangedKeys(Read(kNow), Read(kNow)).empty());
 }
 
+// It has chosen, and this machine may have other CPUs by now.
+TEST(ConfigChangeTest, AChoiceOfTheDaemonIsNoChange) {
+  const std::string text = Replaced(kNow, "workers = 2", "workers = \"auto\"");
+  Config now = Read(text);
+  now.workers = 4;
+  now.usable_cpus = 16;
+  EXPECT_TRUE(CheckChange(now, Read(text)).ok());
+  EXPECT_TRUE(ChangedKeys(now, Read(text)).empty());
+}
+
 TEST(ConfigChangeTest, LimitsTheLogAndNicsMayChange) {
   const std::string text =
       Replaced(Replaced(Replaced(kNow, "workers", "log_level = \"debug\"\nworkers"), "= 100",
@@ -79,6 +89,7 @@ TEST(ConfigChangeTest, OtherChangesAreRefusedByTheirKeys) {
     const char* said;
   } constexpr kRefused[] = {
       {"workers = 2", "workers = 3", "workers: "},
+      {"workers = 2", "workers = \"auto\"", "workers: "},
       {"max_qp = 100", "max_total_mr = 100", "limits.max_total_mr: "},
       {"max_qp = 100", "profile = \"laptop\"", "limits.profile: "},
       {"iface = \"lo\"", "iface = \"eth0\"", "p0.iface, udp or dev: "},

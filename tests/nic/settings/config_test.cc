@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nic/settings/daemon_settings.h"
 #include "tests/nic/settings/made_config.h"
 
 namespace uroce::nic {
@@ -26,6 +27,24 @@ TEST(ConfigTest, NothingSaidGivesTwoNicsOnAnInProcessWire) {
             (std::vector{Address("10.0.0.2/24"), Address("fd00::2/64")}));
   EXPECT_EQ(config->socket_path, "/run/uroce/uroced.sock");
   EXPECT_EQ(config->workers, 1u);
+}
+
+// The daemon chooses when it starts: see nic/base/cpu_limit.h.
+TEST(ConfigTest, TheNumberOfWorkersMayBeLeftToTheDaemon) {
+  absl::StatusOr<Config> config = FromFlags({"--workers=auto"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->has_auto_workers);
+  EXPECT_EQ(ValueOf("workers", *config), "auto");
+  config->workers = 4;
+  config->usable_cpus = 16;
+  EXPECT_EQ(WorkersChosen(*config), "4 workers: auto, 16 usable CPUs");
+  config->workers = config->usable_cpus = 1;
+  EXPECT_EQ(WorkersChosen(*config), "1 worker: auto, 1 usable CPU");
+  const absl::StatusOr<Config> later = FromFlags({"--workers=auto", "--workers=2"});
+  ASSERT_TRUE(later.ok()) << later.status();
+  EXPECT_EQ(later->workers, 2u);
+  EXPECT_EQ(ValueOf("workers", *later), "2");
+  EXPECT_EQ(WorkersChosen(*later), "");
 }
 
 TEST(ConfigTest, WireInterfacesAreForTheEndsOfAllWiresAlone) {
@@ -116,7 +135,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"uroce0"}, {"uroce0"}}, BadFlags{{"--"}, {"--"}}, BadFlags{{"-x"}, {"-x"}},
         BadFlags{{"--socket"}, {"--socket", "value"}}, BadFlags{{"--socket="}, {"--socket"}},
         BadFlags{{"--help=1"}, {"--help"}}, BadFlags{{"--workers=65"}, {"--workers", "65", "64"}},
-        BadFlags{{"--workers=x"}, {"--workers", "x"}}, BadFlags{{"--no-huge=maybe"}, {"maybe"}},
+        BadFlags{{"--workers=x"}, {"--workers", "x", "auto"}},
+        BadFlags{{"--workers=auto 2"}, {"auto 2"}}, BadFlags{{"--no-huge=maybe"}, {"maybe"}},
         BadFlags{{"--log-level=loud"}, {"loud", "debug"}},
         BadFlags{{"--max-qp=0"}, {"--max-qp", "0", "1"}},
         BadFlags{{"--limits=huge"}, {"--limits", "huge", "laptop", "shared", "server"}},
@@ -265,7 +285,9 @@ INSTANTIATE_TEST_SUITE_P(
                     BadFile{"\n\nbogus = 1", {"uroced.toml:3: bogus"}},
                     BadFile{"[limits]\nmax-qps = 1", {":2: limits.max-qps", "did you mean max_qp"}},
                     BadFile{"\n[[port]]\nname = \"a\"\ncolour = 1", {":2: port", "colour"}},
-                    BadFile{"workers = 65", {"workers", "65"}},
+                    BadFile{"workers = 65", {"workers", "65", "auto"}},
+                    BadFile{"workers = \"automatic\"", {"automatic", "64"}},
+
                     BadFile{"workers = 1.5", {"workers"}}, BadFile{"max_qp = 5", {"[limits]"}},
                     BadFile{"[limits]\nsocket = \"x\"", {"limits.socket"}},
                     BadFile{"limits = 3", {"[limits]"}},

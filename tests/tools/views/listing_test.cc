@@ -105,6 +105,7 @@ TEST(ConfigTextTest, WhatIsNoJsonIsAnError) { EXPECT_FALSE(RenderConfig("{").ok(
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 std::string Render(uroce_dump_what what, const std::string& json, RenderOptions options = {}) {
   const auto text = RenderDump(what, json, options);
@@ -233,6 +234,14 @@ TEST(RenderTest, ZeroCountersAreHiddenUnlessAsked) {
   EXPECT_THAT(brief, HasSubstr("rx       5  0"));
   EXPECT_THAT(brief, Not(HasSubstr("bad")));
   EXPECT_THAT(Render(UROCE_DUMP_STAT, json, {.all = true}), HasSubstr("bad"));
+}
+
+TEST(RenderTest, TheChoiceOfTheNumberOfWorkersStandsAboveThem) {
+  EXPECT_THAT(Render(UROCE_DUMP_STAT,
+                     R"({"devices": [], "workers": [{"worker": 0}],
+                         "workers_chosen": "1 worker: auto, 2 usable CPUs"})",
+                     {.workers = true}),
+              StartsWith("1 worker: auto, 2 usable CPUs\n\nworker\n"));
 }
 
 TEST(RenderTest, DeviceFlagSelects) {

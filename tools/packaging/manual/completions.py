@@ -4,7 +4,8 @@
 FILES = {"--write", "--config", "--socket", "--history-dir"}
 DEVICES = {"--device"}
 CHOICES = {"--log-level": ["trace", "debug", "info", "warning", "error", "off"],
-           "--log-format": ["text", "json"], "--limits": ["laptop", "shared", "server"]}
+           "--log-format": ["text", "json"], "--workers": ["auto"],
+           "--limits": ["laptop", "shared", "server"]}
 HEADER = "# SPDX-License-Identifier: Apache-2.0\n# Made from --help by tools/packaging/manual.\n"
 # NICs of the daemon that the environment names.
 LIST_DEVICES = 'ls "${UROCE_SOCKET:-/run/uroce/uroced.sock}.d/sys/class/infiniband" 2>/dev/null'
