@@ -90,8 +90,19 @@ class GiveBackTest : public testing::Test {
   std::string Mappings() const { return MappingsOf(pages_, kBytes); }
   /// Of the first pages: "p" is private, "s" a segment's.
   std::string KindsOf(size_t count) const {
-    std::string kinds;
-    for (size_t page = 0; page < count; ++page) kinds += PageKind(pages_ + page * kPageBytes)[0];
+    const auto start = reinterpret_cast<uint64_t>(pages_);
+    const AddressRange pages{start, start + count * kPageBytes};
+    MappedArray<Vma> mappings;
+    EXPECT_EQ(ReadMaps(pages, mappings), 0);
+    std::string kinds(count, '-');
+    for (const Vma& vma : mappings.span()) {
+      const uint64_t first = std::max(vma.start, pages.start);
+      const uint64_t end = std::min(vma.end, pages.end);
+      const char kind = vma.kind == VmaKind::kSegment ? 's' : vma.shared ? 'o' : 'p';
+      kinds.replace((first - start) / kPageBytes, (end - first) / kPageBytes,
+                    (end - first) / kPageBytes, kind);
+    }
+    mappings.Release();
     return kinds;
   }
   bool AllAre(int value) const {
