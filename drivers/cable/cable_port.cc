@@ -78,6 +78,7 @@ class CablePort final : public Port {
   uint16_t TransmitRoom(uint16_t queue) const override;
   const void* outlet(uint16_t) const override { return out_.get(); }
   const void* inlet(uint16_t) const override { return in_.get(); }
+  bool IsOutletEmpty(uint16_t queue) const override { return out_->Lane(queue, queue).empty(); }
   int wait_fd(uint16_t queue) const override {
     return wakes_itself() ? -1 : in_->BellOf(queue).fd();
   }

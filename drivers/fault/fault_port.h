@@ -130,6 +130,9 @@ class FaultPort final : public Port {
   const void* inlet(uint16_t queue) const override {
     return lanes_[queue]->receive.is_idle() ? port_->inlet(queue) : nullptr;
   }
+  bool IsOutletEmpty(uint16_t queue) const override {
+    return lanes_[queue]->transmit.is_idle() && port_->IsOutletEmpty(queue);
+  }
   TurnLimit turn_limit() const override { return port_->turn_limit(); }
   int wait_fd(uint16_t queue) const override { return port_->wait_fd(queue); }
   bool wakes_itself() const override { return port_->wakes_itself(); }

@@ -27,7 +27,7 @@
 namespace uroce::drivers {
 
 // What the daemon marks on a frame's mbuf: flags, the queue pair that the frame is sent to, an ICRC
-// that is still to be written, a payload that is still in the memory of the program that sends it.
+// that is still to be written.
 
 /// A mark that a frame carries while it is in the daemon: a dynamic flag of mbufs, allotted by
 /// DPDK once per name; drivers clear it in received frames.
@@ -89,69 +89,6 @@ class PendingIcrc {
 
  private:
   const FrameFlag flag_{"uroce_pending_icrc"};
-};
-
-/// Marks frames whose payload is not in them: it lies where the program that sends it has it, in
-/// memory that the daemon maps. The worker that sends such a frame receives it in the same turn, so
-/// the memory stays mapped, and copies the payload once, from program to program. A marked frame
-/// has its headers, its length, and room for its payload. Code that keeps it longer, or shows its
-/// bytes, fills the payload in first.
-class PayloadReference {
- public:
-  PayloadReference() : offset_(Register()) {}
-
-  bool IsSet(const rte_mbuf& frame) const { return flag_.IsSet(frame); }
-  /// The payload of `frame` begins `offset_bytes` behind its start.
-  void Set(rte_mbuf& frame, uint32_t offset_bytes, std::span<const uint8_t> payload) const {
-    flag_.Set(frame);
-    FieldOf(frame) = {payload.data(), static_cast<uint16_t>(offset_bytes),
-                      static_cast<uint16_t>(payload.size())};
-  }
-  /// The payload of a marked frame.
-  std::span<const uint8_t> PayloadOf(const rte_mbuf& frame) const {
-    const Field& field = FieldOf(frame);
-    return {field.bytes, field.length_bytes};
-  }
-  /// Where a marked frame has room for its payload.
-  uint8_t* RoomOf(const rte_mbuf& frame) const {
-    return rte_pktmbuf_mtod_offset(&frame, uint8_t*, FieldOf(frame).offset_bytes);
-  }
-  /// Copies the payload into a marked frame, and leaves the mark.
-  void Fill(const rte_mbuf& frame) const {
-    if (!IsSet(frame)) return;
-    const std::span<const uint8_t> payload = PayloadOf(frame);
-    uint8_t* const room = RoomOf(frame);
-    uint8_t* const end = rte_pktmbuf_mtod_offset(&frame, uint8_t*, frame.data_len);
-    std::memcpy(room, payload.data(), payload.size());
-    std::fill(room + payload.size(), end, uint8_t{0});  // The pad, and room for the ICRC.
-  }
-  /// Copies the payload into the frame, which is like any other from then on.
-  void Settle(rte_mbuf& frame) const {
-    Fill(frame);
-    flag_.Clear(frame);
-  }
-
- private:
-  struct Field {
-    const uint8_t* bytes;
-    uint16_t offset_bytes;
-    uint16_t length_bytes;
-  };
-
-  static int Register() {
-    constexpr rte_mbuf_dynfield kField{
-        .name = "uroce_payload", .size = sizeof(Field), .align = alignof(Field), .flags = 0};
-    const int offset = rte_mbuf_dynfield_register(&kField);
-    RTE_VERIFY(offset >= 0);
-    return offset;
-  }
-  Field& FieldOf(rte_mbuf& frame) const { return *RTE_MBUF_DYNFIELD(&frame, offset_, Field*); }
-  const Field& FieldOf(const rte_mbuf& frame) const {
-    return *RTE_MBUF_DYNFIELD(&frame, offset_, const Field*);
-  }
-
-  const FrameFlag flag_{"uroce_payload_reference"};
-  const int offset_;
 };
 
 /// Owns the frames in it. Neither end blocks. Each end reads the other's index only when its own

@@ -97,6 +97,8 @@ class Port {
   /// port delays or changes frames, or sends them elsewhere.
   virtual const void* outlet([[maybe_unused]] uint16_t queue) const { return nullptr; }
   virtual const void* inlet([[maybe_unused]] uint16_t queue) const { return nullptr; }
+  /// Whether the outlet holds no frame of `queue` for the worker that drives `queue` at both ends.
+  virtual bool IsOutletEmpty([[maybe_unused]] uint16_t queue) const { return false; }
   /// An fd that becomes readable when frames arrive. -1: a sleeping worker wakes by timer, unless
   /// `wakes_itself` says that frames come only from a worker that is awake.
   virtual int wait_fd([[maybe_unused]] uint16_t queue) const { return -1; }

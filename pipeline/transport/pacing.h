@@ -43,7 +43,7 @@ struct PacedFlow {
     const bool reads = IsReadRequest(header.opcode);
     const uint32_t answer = reads ? std::min(header.reth.length_bytes, kMaxAnswerBytes) : 0;
     rate.OnSent(limited, frame_bytes + congestion::kFrameOverheadBytes, answer, now);
-    const bool is_request = packet.source != TxPacket::Source::kRemote;
+    const bool is_request = packet.payload_source != TxPacket::Source::kRemote;
     if (is_request && gap != Nanos(0)) rate.Delay(now, gap);
   }
 };

@@ -149,7 +149,7 @@ bool RcQueuePair::HasAcknowledgement() const {
 }
 
 void RcQueuePair::OnGatherFailed(const TxPacket& packet) {
-  if (packet.source == TxPacket::Source::kRemote) {
+  if (packet.payload_source == TxPacket::Source::kRemote) {
     responder_.OnGatherFailed(packet);
   } else if (sending()) {
     requester_.OnGatherFailed(packet);

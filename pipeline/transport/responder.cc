@@ -563,7 +563,7 @@ void Responder::FillReply(TxPacket& packet) {
   if (resource.kind != ResponderResource::Kind::kAtomic) return FillReadResponse(resource, packet);
   header.opcode = wire::Opcode::kAtomicAcknowledge;
   header.atomic_original = resource.original;
-  packet.source = TxPacket::Source::kNone;
+  packet.payload_source = TxPacket::Source::kNone;
   resources_.FinishFront();
 }
 
@@ -579,7 +579,7 @@ void Responder::FillReadResponse(const ResponderResource& resource, TxPacket& pa
   } else {
     packet.header.opcode = last ? Opcode::kReadResponseLast : Opcode::kReadResponseMiddle;
   }
-  packet.source = remaining == 0 ? TxPacket::Source::kNone : TxPacket::Source::kRemote;
+  packet.payload_source = remaining == 0 ? TxPacket::Source::kNone : TxPacket::Source::kRemote;
   const uint32_t size = settings_.mtu.Take(remaining);
   packet.remote = {.rkey = resource.rkey,
                    .va = resource.va + offset,
@@ -595,14 +595,14 @@ void Responder::FillAcknowledge(wire::Psn psn, const wire::Aeth& aeth, TxPacket&
   header.solicited = header.ack_request = false;
   header.psn = psn;
   header.aeth = aeth;
-  packet.source = TxPacket::Source::kNone;
+  packet.payload_source = TxPacket::Source::kNone;
   packet.retransmission = false;
 }
 
 void Responder::FillSelectiveAcknowledge(TxPacket& packet) {
   FillAcknowledge(epsn_, AethOfAck(), packet);
   packet.header.opcode = wire::Opcode::kSelectiveAcknowledge;
-  packet.source = TxPacket::Source::kOwn;
+  packet.payload_source = TxPacket::Source::kOwn;
   packet.own = kept_.Map();
   acks_.OweMap(false);
 }

@@ -353,7 +353,7 @@ bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& 
     header.reth.rkey = work.rkey;
     header.reth.length_bytes = work.length_bytes;
   }
-  packet.source = size == 0 ? TxPacket::Source::kNone : TxPacket::Source::kSend;
+  packet.payload_source = size == 0 ? TxPacket::Source::kNone : TxPacket::Source::kSend;
   packet.local = {.slot = work.slot, .offset_bytes = offset, .length_bytes = size};
   packet.following_bytes = remaining - size;
   return last;
@@ -387,7 +387,7 @@ inline uint32_t FillRead(const HeldWork& work, PathMtu mtu, uint32_t sent, TxPac
   header.ack_request = true;
   header.reth = {
       .va = work.remote_va + offset, .rkey = work.rkey, .length_bytes = work.length_bytes - offset};
-  packet.source = TxPacket::Source::kNone;
+  packet.payload_source = TxPacket::Source::kNone;
   return work.packets - sent;
 }
 
@@ -401,7 +401,7 @@ inline uint32_t FillAtomic(const HeldWork& work, TxPacket& packet) {
                    .rkey = work.rkey,
                    .swap_add = swaps ? work.swap : work.compare_add,
                    .compare = swaps ? work.compare_add : 0};
-  packet.source = TxPacket::Source::kNone;
+  packet.payload_source = TxPacket::Source::kNone;
   return 1;
 }
 
@@ -411,7 +411,7 @@ inline uint32_t FillAtomicWrite(const HeldWork& work, TxPacket& packet) {
   header.solicited = false;
   header.ack_request = true;
   header.reth = {.va = work.remote_va, .rkey = work.rkey, .length_bytes = kAtomicBytes};
-  packet.source = TxPacket::Source::kSend;
+  packet.payload_source = TxPacket::Source::kSend;
   packet.local = {.slot = work.slot, .offset_bytes = 0, .length_bytes = kAtomicBytes};
   packet.following_bytes = 0;
   return 1;

@@ -357,7 +357,7 @@ bool UdQueuePair::PollPacket(TxPacket& packet) {
   header.deth = {.qkey = own_qkey ? attributes_.qkey : work->remote_qkey,
                  .source_qpn = config_.qpn};
   const bool empty = work->length_bytes == 0;
-  packet.source = empty ? TxPacket::Source::kNone : TxPacket::Source::kSend;
+  packet.payload_source = empty ? TxPacket::Source::kNone : TxPacket::Source::kSend;
   packet.local = {.slot = work->slot, .offset_bytes = 0, .length_bytes = work->length_bytes};
   packet.path = work->path;
   packet.retransmission = false;

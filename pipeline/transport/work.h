@@ -483,17 +483,18 @@ struct LocalEffect {
   Rkey rkey;
 };
 
-/// One packet to send: its headers, and the place of its payload.
-struct TxPacket {
+/// One packet to send, as its peer will see it, and the place of its payload: `payload` and the
+/// addresses are the shell's to fill in. A packet for a queue pair of the same worker is handed
+/// over like this, without a frame.
+struct TxPacket : wire::Packet {
   enum class Source : uint8_t {
     kNone,
     kSend,    ///< `local`.
     kRemote,  ///< `remote`.
     kOwn,     ///< `own`: bytes that the core wrote.
   };
-  /// The shell's template supplies pkey and, for connections, dest_qpn.
-  wire::TransportHeader header;
-  Source source = Source::kNone;
+  // Of `header`, the shell's template supplies pkey and, for connections, dest_qpn.
+  Source payload_source = Source::kNone;
   bool retransmission = false;
   Resend resend;                 ///< The reason, when a request is a retransmission.
   uint32_t path = 0;             ///< Datagrams: SendWork::path; the core sets header.dest_qpn.
@@ -504,9 +505,9 @@ struct TxPacket {
   std::span<const uint8_t> own;
 
   uint32_t payload_bytes() const {
-    if (source == Source::kSend) return local.length_bytes;
-    if (source == Source::kOwn) return static_cast<uint32_t>(own.size());
-    return source == Source::kRemote ? remote.length_bytes : 0;
+    if (payload_source == Source::kSend) return local.length_bytes;
+    if (payload_source == Source::kOwn) return static_cast<uint32_t>(own.size());
+    return payload_source == Source::kRemote ? remote.length_bytes : 0;
   }
 };
 

@@ -107,9 +107,10 @@ class HostileShell {
     transport::TxPacket packet;
     for (uint32_t i = 0; i < most && PollPacket(packet); ++i) {
       if (packet.payload_bytes() > attributes_.path_mtu_bytes) Fault("a packet above the MTU");
-      const bool gathers = packet.source == transport::TxPacket::Source::kSend ||
-                           packet.source == transport::TxPacket::Source::kRemote;
-      if (packet.source == transport::TxPacket::Source::kSend && !qp_.Holds(packet.local.slot)) {
+      const bool gathers = packet.payload_source == transport::TxPacket::Source::kSend ||
+                           packet.payload_source == transport::TxPacket::Source::kRemote;
+      if (packet.payload_source == transport::TxPacket::Source::kSend &&
+          !qp_.Holds(packet.local.slot)) {
         Fault("a packet of a work that is not held");
       }
       if (i == unreadable && (gathers || !kReliable)) {

@@ -140,7 +140,7 @@ std::string OrderJudge::CheckAnswerTo(uint32_t index, const transport::TxPacket&
                       std::memcmp(&packet.header.atomic_original, planned.expected.data(), 8) == 0;
     return same ? "" : "the answer to " + Request(number) + " is not what it found";
   }
-  if (packet.source != transport::TxPacket::Source::kRemote) return "";
+  if (packet.payload_source != transport::TxPacket::Source::kRemote) return "";
   const uint32_t offset = mtu_.OffsetOf(index - runs_[number].first);
   const bool same = planned.work.opcode == WorkOpcode::kRead &&
                     packet.remote.va == planned.work.remote_va + offset &&

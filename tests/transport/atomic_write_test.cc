@@ -14,7 +14,7 @@ TEST(AtomicWrite, IsOnePacketThatItsOwnEmptyResponseCompletes) {
   Script s;
   s.Post(AtomicWrite()).Post(Send(0));
   s.SendsNext("ATOMIC_WRITE psn=000100 len=8 ackreq");
-  EXPECT_EQ(s.sent().source, TxPacket::Source::kSend);
+  EXPECT_EQ(s.sent().payload_source, TxPacket::Source::kSend);
   EXPECT_EQ(s.sent().local.length_bytes, 8u);
   EXPECT_EQ(s.sent().header.reth.length_bytes, 8u);
   s.SendsNext("SEND_ONLY psn=000101 len=0 ackreq");
@@ -58,7 +58,7 @@ TEST(AtomicWrite, IsExecutedAndAnsweredByAnEmptyReadResponse) {
   Script s;
   s.Receive(kRequest).Does("place_remote rkey=2a va=1008 len=8 check=8");
   s.Sends({"READ_RESPONSE_ONLY psn=000200 len=0 msn=1"});
-  EXPECT_EQ(s.sent().source, TxPacket::Source::kNone);
+  EXPECT_EQ(s.sent().payload_source, TxPacket::Source::kNone);
   EXPECT_EQ(s.counters().rx_atomic_requests, 1u);
 }
 

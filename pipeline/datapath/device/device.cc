@@ -275,10 +275,6 @@ void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& 
   }
 }
 
-void DevicePort::SettlePending() {
-  for (uint32_t i = 0; i < pending_count_; ++i) references_.Settle(*pending_[i]);
-}
-
 void DevicePort::Flush(Nanos now) {
   if (pending_count_ == 0) return;
   const auto count = static_cast<uint16_t>(pending_count_);

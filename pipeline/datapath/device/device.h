@@ -299,10 +299,6 @@ class DevicePort {
     const void* const outlet = port_->outlet(*queue_);
     return outlet != nullptr && outlet == other.port_->inlet(*other.queue_);
   }
-  /// Whether it may hold a frame that this worker has sent in the same turn.
-  bool MayHaveOwnFrames() const {
-    return own_count_ != 0 || (queue_ && port_->inlet(*queue_) != nullptr);
-  }
   /// Whether frames may wait that the last Receive had no room for.
   bool has_more() const { return has_more_; }
 
@@ -318,6 +314,24 @@ class DevicePort {
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
   /// `note` is what captures say of it. The frame says whom it is for (pipeline/port/frames.h).
   void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
+  /// Counts a packet that goes to a queue pair of this worker without a frame, which would have had
+  /// `bytes`.
+  void CountSent(uint32_t bytes, bool to_self) {
+    Count(counters_.port_xmit_packets);
+    Count(counters_.port_xmit_bytes, bytes);
+    if (!to_self) share_.OnSent(bytes + congestion::kFrameOverheadBytes);
+  }
+  /// Counts the arrival of one.
+  void CountReceived(uint32_t bytes) {
+    Count(counters_.port_rcv_packets);
+    Count(counters_.port_rcv_bytes, bytes);
+  }
+  /// Whether this worker has taken all frames that it has sent from here to its own queue pairs: to
+  /// the device itself, or through the port.
+  bool IsWayEmpty(bool to_self) const {
+    if (to_self) return own_count_ == 0;
+    return pending_count_ == 0 && queue_ && port_->IsOutletEmpty(*queue_);
+  }
   /// Takes a copy of a frame that goes out, for members of its group on this device. The frame
   /// names a queue pair of this worker.
   void QueueLoopback(rte_mbuf* frame) { own_[(own_head_ + own_count_++) % kOwnRing] = frame; }
@@ -325,8 +339,6 @@ class DevicePort {
   /// there is room for. True: it took at least one.
   bool TakeRelayed(uint32_t most);
   bool has_relays() const { return !relays_.empty(); }
-  /// Copies payload into frames that the last Flush has left (drivers::PayloadReference).
-  void SettlePending();
   void Flush(Nanos now);
   /// Whether frames or flows wait for this worker alone, so that it must not sleep.
   bool has_work() const;
@@ -407,7 +419,6 @@ class DevicePort {
   uint32_t own_head_ = 0;
   uint32_t own_count_ = 0;
   std::array<rte_mbuf*, kOwnRing> own_{};  // Frames to the device's own address.
-  const drivers::PayloadReference references_;
 };
 
 /// The ports of one worker. A turn goes through them in the order in which they were added. They

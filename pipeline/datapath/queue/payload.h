@@ -336,7 +336,7 @@ inline MessagePlace PlaceOf(const transport::Effect& effect) {
 }
 
 inline MessagePlace PlaceOf(const transport::TxPacket& packet) {
-  if (packet.source == transport::TxPacket::Source::kRemote) {
+  if (packet.payload_source == transport::TxPacket::Source::kRemote) {
     return {packet.remote.rkey.value(), packet.remote.va};
   }
   return {packet.local.slot, packet.local.offset_bytes};
@@ -379,7 +379,7 @@ inline PieceWalker WalkEffect(const QueuePair& qp, transport::Effect::Kind kind,
 /// A walker over the bytes that a packet like `packet` carries from `place`.
 inline PieceWalker WalkPacket(const QueuePair& qp, const transport::TxPacket& packet,
                               const MessagePlace& place, uint32_t length, uroce_sge& entry) {
-  if (packet.source == transport::TxPacket::Source::kRemote) {
+  if (packet.payload_source == transport::TxPacket::Source::kRemote) {
     return WalkKey(entry, place, length, RemoteRight(qp, kRemoteRead));
   }
   return WalkList(qp.works().send_lists().List(place.key), place, length,

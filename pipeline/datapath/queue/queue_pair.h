@@ -386,6 +386,17 @@ class alignas(UROCE_LINE) QueuePair {
   void set_path(const Path& path, PeerPlace peer);
   /// Whether the packets of the queue pair go to a device of this daemon.
   bool is_peer_in_daemon() const { return peer_ != PeerPlace::kElsewhere; }
+  /// The queue pair of the same worker that takes packets without frames, as the worker found it in
+  /// its turn `turn`: see DirectDelivery.
+  struct DirectPeer {
+    QueuePair* queue_pair = nullptr;
+    uint64_t turn = UINT64_MAX;
+  };
+  DirectPeer& direct_peer() { return direct_peer_; }
+  /// Whether it has sent frames that its peer may not have received yet. So before it sends a
+  /// packet without a frame, it waits for them.
+  bool has_sent_frames() const { return has_sent_frames_; }
+  void set_has_sent_frames(bool has) { has_sent_frames_ = has; }
   /// The traffic class of what the queue pair sends: of its path, or of its newest datagram.
   uint8_t traffic_class() const {
     return core_.is_datagram() ? flow_.traffic_class : path_.traffic_class;
@@ -493,6 +504,8 @@ class alignas(UROCE_LINE) QueuePair {
   ListMembership lists_;
   WaitKind wait_ = WaitKind::kNone;
   PeerPlace peer_ = PeerPlace::kElsewhere;
+  bool has_sent_frames_ = true;
+  DirectPeer direct_peer_;
   FlowControl flow_;
   QueuePairConfig config_;
   WorkQueues works_;

@@ -69,8 +69,8 @@ bool TakeWhole(const KeyTable& keys, PieceWalker walker, uint8_t* bytes, rte_mbu
 }
 
 PrefetchedPayload& PrefetchedFor(WaitingWork& waiting, const TxPacket& packet) {
-  return packet.source == TxPacket::Source::kRemote ? waiting.prefetched_responses
-                                                    : waiting.prefetched_requests;
+  return packet.payload_source == TxPacket::Source::kRemote ? waiting.prefetched_responses
+                                                            : waiting.prefetched_requests;
 }
 
 /// How many packets of `batched` the job has moved as a whole.
@@ -143,7 +143,7 @@ void CopyBatches::BatchPlacements(QueuePair& qp, bool for_worker) {
 namespace {
 
 /// Copies the payload of `frame` into it. The pieces of `job` from `first` on lie in the payload.
-void Settle(const drivers::PayloadReference& references, CopyJob& job, uint32_t first, uint32_t end,
+void Settle(const PayloadReference& references, CopyJob& job, uint32_t first, uint32_t end,
             rte_mbuf* frame) {
   if (frame == nullptr || !references.IsSet(*frame)) return;
   const uint8_t* const payload = references.PayloadOf(*frame).data();

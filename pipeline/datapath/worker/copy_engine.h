@@ -66,7 +66,7 @@ class CopyBatches {
   const KeyTable& keys_;
   const WaitingFrames& waiting_frames_;
   FrameStash& stash_;
-  const drivers::PayloadReference references_;
+  const PayloadReference references_;
 };
 
 /// The parts of a worker that its copy jobs use.

@@ -93,7 +93,7 @@ class Effects {
   KeyChanges& key_changes_;
   KeptFramePool& kept_frames_;
   const TurnTime& time_;
-  const drivers::PayloadReference references_;
+  const PayloadReference references_;
 };
 
 }  // namespace uroce::datapath

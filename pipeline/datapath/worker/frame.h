@@ -3,7 +3,9 @@
 // frames, and the report of each frame to counters, tracers and captures.
 #pragma once
 
+#include <rte_debug.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 
 #include <algorithm>
 #include <array>
@@ -25,6 +27,70 @@
 
 namespace uroce::datapath {
 
+/// Marks frames of direct_delivery.h whose payload is not in them: it lies where the program that
+/// sends it has it, in memory that the daemon maps. The worker copies it in the same turn, since
+/// the memory stays mapped until then. A marked frame has its length, and room for its payload.
+/// Code that keeps it longer, or shows its bytes, fills the payload in first.
+class PayloadReference {
+ public:
+  PayloadReference() : offset_(Register()) {}
+
+  bool IsSet(const rte_mbuf& frame) const { return flag_.IsSet(frame); }
+  /// The payload of `frame` begins `offset_bytes` behind its start.
+  void Set(rte_mbuf& frame, uint32_t offset_bytes, std::span<const uint8_t> payload) const {
+    flag_.Set(frame);
+    FieldOf(frame) = {payload.data(), static_cast<uint16_t>(offset_bytes),
+                      static_cast<uint16_t>(payload.size())};
+  }
+  /// The payload of a marked frame.
+  std::span<const uint8_t> PayloadOf(const rte_mbuf& frame) const {
+    const Field& field = FieldOf(frame);
+    return {field.bytes, field.length_bytes};
+  }
+  /// Where a marked frame has room for its payload.
+  uint8_t* RoomOf(const rte_mbuf& frame) const {
+    return rte_pktmbuf_mtod_offset(&frame, uint8_t*, FieldOf(frame).offset_bytes);
+  }
+  /// Copies the payload into a marked frame, and leaves the mark.
+  void Fill(const rte_mbuf& frame) const {
+    if (!IsSet(frame)) return;
+    const std::span<const uint8_t> payload = PayloadOf(frame);
+    uint8_t* const room = RoomOf(frame);
+    uint8_t* const end = rte_pktmbuf_mtod_offset(&frame, uint8_t*, frame.data_len);
+    std::memcpy(room, payload.data(), payload.size());
+    std::fill(room + payload.size(), end, uint8_t{0});  // The pad, and room for the ICRC.
+  }
+  /// Removes the mark.
+  void Clear(rte_mbuf& frame) const { flag_.Clear(frame); }
+  /// Copies the payload into the frame, which is like any other from then on.
+  void Settle(rte_mbuf& frame) const {
+    Fill(frame);
+    flag_.Clear(frame);
+  }
+
+ private:
+  struct Field {
+    const uint8_t* bytes;
+    uint16_t offset_bytes;
+    uint16_t length_bytes;
+  };
+
+  static int Register() {
+    constexpr rte_mbuf_dynfield kField{
+        .name = "uroce_payload", .size = sizeof(Field), .align = alignof(Field), .flags = 0};
+    const int offset = rte_mbuf_dynfield_register(&kField);
+    RTE_VERIFY(offset >= 0);
+    return offset;
+  }
+  Field& FieldOf(rte_mbuf& frame) const { return *RTE_MBUF_DYNFIELD(&frame, offset_, Field*); }
+  const Field& FieldOf(const rte_mbuf& frame) const {
+    return *RTE_MBUF_DYNFIELD(&frame, offset_, const Field*);
+  }
+
+  const drivers::FrameFlag flag_{"uroce_payload_reference"};
+  const int offset_;
+};
+
 // A received frame is in an mbuf, which is always one segment.
 
 /// The bits of a tag that hold the VLAN; 0: no VLAN (docs/protocol/wire-format.md, section 1).
@@ -41,7 +107,7 @@ inline bool DecodeAgain(const rte_mbuf& frame, wire::Packet& packet, wire::Frame
 }
 
 /// Does the same for a frame whose payload may lie elsewhere.
-inline bool DecodeAgain(const rte_mbuf& frame, const drivers::PayloadReference& references,
+inline bool DecodeAgain(const rte_mbuf& frame, const PayloadReference& references,
                         wire::Packet& packet, wire::FrameView& view) {
   if (!DecodeAgain(frame, packet, view)) return false;
   if (references.IsSet(frame)) packet.payload = references.PayloadOf(frame);
@@ -276,7 +342,7 @@ class FrameRecorder {
 
   const MulticastMark mark_;
   const drivers::PendingIcrc pending_;
-  const drivers::PayloadReference references_;
+  const PayloadReference references_;
   Taps taps_;
   uroce_capture_note annotation_{};
 };

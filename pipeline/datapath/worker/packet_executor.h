@@ -89,7 +89,7 @@ class PacketExecutor {
   static transport::SrqAccess SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
 
   const ExecuteContext context_;
-  const drivers::PayloadReference references_;
+  const PayloadReference references_;
 };
 
 // Continues queue pairs whose copy has ended, whose taken-back key no worker uses any more, whose
@@ -116,7 +116,7 @@ class Resumption {
     return context_.copies.TakeFinished(
         [this](QueuePair& qp, MoveResult result) { FinishCopy(qp, result); });
   }
-  /// Called before the turn ends, and before frames that refer to other memory are received.
+  /// Called before the turn ends: payload may lie where it is until then.
   bool FinishDueCopies() {
     return context_.copies.FinishDue(
         [this](QueuePair& qp, MoveResult result) { FinishCopy(qp, result); });

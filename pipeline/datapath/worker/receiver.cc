@@ -309,26 +309,6 @@ bool Receiver::ReceiveFrom(DevicePort& port) {
   return true;
 }
 
-// A frame that the port did not take, or lost, does not come.
-void Receiver::ReceiveReferred(uint32_t count) {
-  referred_ = count;
-  bool any = true;
-  while (referred_ != 0 && any) {
-    any = false;
-    for (const auto& port : context_.ports) {
-      if (port->MayHaveOwnFrames()) any |= ReceiveFrom(*port);
-    }
-  }
-  if (referred_ == 0) [[likely]]
-    return;
-  SettleReferred();
-}
-
-void Receiver::SettleReferred() {
-  for (const auto& port : context_.ports) port->SettlePending();
-  referred_ = 0;
-}
-
 bool Receiver::TakeFromOtherWorkers() {
   std::array<rte_mbuf*, 2 * kBurst> frames;
   CrossWorkerLink& others = context_.cross_worker;
@@ -392,10 +372,6 @@ bool Receiver::OnFrame(DevicePort& port, rte_mbuf* frame) {
   wire::FrameView view;
   const wire::DecodeResult decoded = wire::Decode(BytesOf(*frame), packet, view);
   if (decoded != wire::DecodeResult::kOk) return OnOtherFrame(port, frame, decoded);
-  if (references_.IsSet(*frame)) {
-    packet.payload = references_.PayloadOf(*frame);
-    if (referred_ != 0) --referred_;  // One that was sent early in a turn comes with the others.
-  }
   context_.recorder.Begin(packet);
   if (packet.header.dest_qpn == kMulticastQpn && (view.destination[0] & 1) != 0) [[unlikely]] {
     return multicast_.Receive(port, packet, view, frame);

@@ -220,11 +220,6 @@ class Receiver {
 
   /// Takes a burst from each port.
   bool Receive();
-  /// Takes all of `count` frames that this worker has sent in this turn by reference.
-  void ReceiveReferred(uint32_t count);
-  /// Copies the payload of frames that were sent in this turn by reference and not received, into
-  /// them.
-  void SettleReferred();
   /// Takes the frames that other workers have received for this one. Called after Receive.
   bool TakeFromOtherWorkers();
   /// Whether frames may wait that the last of these calls have left.
@@ -253,8 +248,6 @@ class Receiver {
   Admission admission_;
   HandOver hand_over_;
   MulticastReceiver multicast_;
-  const drivers::PayloadReference references_;
-  uint32_t referred_ = 0;  ///< Frames by reference that are still to come.
   bool has_more_ = false;
 };
 

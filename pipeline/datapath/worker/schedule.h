@@ -340,11 +340,13 @@ class ReadyLists {
   void AddReceived(QueuePair& qp) {
     if (qp.lists().Enter(WorkerList::kReceived)) received_.push_back(&qp);
   }
+  /// Calls `answer(QueuePair&)` for each of them, also for those that a call adds.
   template <typename Answer>
   void TakeReceived(Answer&& answer) {
-    for (QueuePair* qp : received_) {
-      qp->lists().Leave(WorkerList::kReceived);
-      answer(*qp);
+    for (size_t i = 0; i < received_.size(); ++i) {
+      QueuePair& qp = *received_[i];
+      qp.lists().Leave(WorkerList::kReceived);
+      answer(qp);
     }
     received_.clear();
   }

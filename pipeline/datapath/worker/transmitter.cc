@@ -35,22 +35,6 @@ void PrefetchAfter(Flow& flow) {
   QueuePair::OfFlow(next).works().PrefetchSend();
 }
 
-// A copy of fewer bytes costs less than a look at the peer.
-constexpr uint32_t kLeastReferredBytes = 1024;
-
-/// Whether the payload may be sent by reference, as far as `qp` and the packet tell.
-bool MayRefer(const QueuePair& qp, const TxPacket& packet, const RunningIcrc& icrc) {
-  return packet.payload_bytes() >= kLeastReferredBytes && icrc.is_left_out() &&
-         packet.source == TxPacket::Source::kSend && qp.is_peer_in_daemon() &&
-         qp.core().is_reliable();
-}
-
-/// Whether a frame of this turn from `qp` to `peer`, of the same worker, arrives in this turn.
-bool ReachesInTurn(const QueuePair& qp, const QueuePair& peer) {
-  if (qp.peer() == PeerPlace::kSameDevice) return &qp.port() == &peer.port();
-  return qp.port().IsJoinedTo(peer.port());
-}
-
 // The headers of the path that a datagram takes. Null: the queue pair may not use the address
 // handle.
 const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPacket& packet) {
@@ -70,15 +54,17 @@ const wire::HeaderTemplate* TemplateFor(const QueuePair& qp, const TxPacket& pac
 bool Transmitter::Transmit() {
   bool any = false;
   // Acknowledgements go first: a remote sender waits for them. Other packets wait for their turn.
-  context_.ready.TakeReceived([&](QueuePair& qp) {
+  const auto acknowledge = [&](QueuePair& qp) {
     if (!Acknowledge(qp)) return;
     any = true;
     context_.ready.Touch(qp);
-  });
-  for (const auto& port : context_.ports) {
-    any |= ServePort(*port);
-    port->Flush(context_.time.now());
-  }
+  };
+  context_.direct.Open();
+  context_.ready.TakeReceived(acknowledge);
+  for (const auto& port : context_.ports) any |= ServePort(*port);
+  context_.ready.TakeReceived(acknowledge);  // What was delivered directly.
+  context_.direct.Close();
+  for (const auto& port : context_.ports) port->Flush(context_.time.now());
   context_.cross_worker.WakeTakers();
   return any;
 }
@@ -203,10 +189,35 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
   Sent sent = Sent::kNothing;
   if (qp.core().PollPacket(context_.time.now(), packet)) {
     qp.works().PrefetchSend();  // For the packet after this one.
+    QueuePair* const peer = context_.direct.PeerOf(qp);
+    if (peer != nullptr) return Deliver(qp, *peer, packet, frame, bytes);
     sent = Build(qp, packet, frame);
   }
   if (sent == Sent::kNothing || sent == Sent::kFailed) context_.stash.Return(frame);
   if (sent == Sent::kPacket) bytes = frame->data_len;
+  return sent;
+}
+
+Transmitter::Sent Transmitter::Deliver(QueuePair& qp, QueuePair& peer, TxPacket& packet,
+                                       rte_mbuf* frame, uint32_t& bytes) {
+  Sent sent = Sent::kPacket;
+  switch (context_.direct.Deliver(qp, peer, packet, frame)) {
+    case DirectDelivery::Result::kDelivered:
+      bytes = frame->data_len;
+      break;
+    case DirectDelivery::Result::kKept:
+      bytes = frame->data_len;
+      return Sent::kPacket;
+    case DirectDelivery::Result::kDenied:
+      sent = FailGather(qp, packet);
+      break;
+    case DirectDelivery::Result::kNeedsFrame:
+      sent = Build(qp, packet, frame);
+      if (sent == Sent::kPacket) bytes = frame->data_len;
+      if (sent != Sent::kFailed) return sent;
+      break;
+  }
+  context_.stash.Return(frame);
   return sent;
 }
 
@@ -218,44 +229,18 @@ MoveResult Transmitter::GatherCopied(QueuePair& qp, const TxPacket& packet, uint
   return result;
 }
 
-// Requests alone: a program leaves their bytes as they are until they are acknowledged, while a
-// response has the bytes of its moment. A file of the program's own may be mapped at two places in
-// the daemon, where a copy from one to the other would not see that they overlap. While accesses
-// are measured, those of the two programs must be told apart.
-bool Transmitter::Refer(QueuePair& qp, const TxPacket& packet, PieceWalker walker,
-                        rte_mbuf* frame) {
-  const QueuePair* const peer = context_.queue_pairs.Find(qp.path().remote_qpn);
-  if (peer == nullptr || peer->is_waiting() || !ReachesInTurn(qp, *peer) ||
-      context_.copies.stalls().measures()) {
-    return false;
-  }
-  const uint32_t length = packet.payload_bytes();
-  Piece piece;
-  if (!walker.Look(context_.keys, piece) || piece.mapped == nullptr || piece.is_own_file ||
-      piece.length_bytes != length) {
-    return false;
-  }
-  references_.Set(*frame, frame->data_len, {piece.mapped, length});
-  ++referred_;
-  return true;
-}
-
 Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& packet,
                                              const RunningIcrc& icrc_of_headers, rte_mbuf* frame) {
   const uint32_t length = packet.payload_bytes();
   uint8_t* const payload = StartOf(frame) + frame->data_len;
   RunningIcrc icrc = icrc_of_headers;
   Transfer transfer;
-  if (packet.source == TxPacket::Source::kRemote && qp.receive_source().is_target() &&
+  if (packet.payload_source == TxPacket::Source::kRemote && qp.receive_source().is_target() &&
       !qp.receive_source().Select(packet.remote.xrc_srqn)) [[unlikely]] {
     return FailGather(qp, packet);
   }
   transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
   transfer.bytes = payload;
-  if (MayRefer(qp, packet, icrc) && Refer(qp, packet, transfer.walker, frame)) {
-    FinishFrame(qp, packet, frame, icrc);
-    return Sent::kPacket;
-  }
   MoveResult result = context_.copies.stalls().Watch(transfer.walker, [&] {
     return GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc);
   });
@@ -299,13 +284,14 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
     FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
   }
-  if (packet.source == TxPacket::Source::kOwn) [[unlikely]] {
+  if (packet.payload_source == TxPacket::Source::kOwn) [[unlikely]] {
     icrc.Copy(payload, packet.own.data(), length);
     FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
   }
   const transport::LocalRange& local = packet.local;
-  if (packet.source == TxPacket::Source::kSend && qp.works().send_lists().is_inline(local.slot)) {
+  if (packet.payload_source == TxPacket::Source::kSend &&
+      qp.works().send_lists().is_inline(local.slot)) {
     const uint8_t* source =
         qp.works().send_lists().InlineBytes(local.slot).data() + local.offset_bytes;
     icrc.Copy(payload, source, length);
@@ -346,7 +332,6 @@ size_t Transmitter::PutTrailer(rte_mbuf& frame, uint32_t payload_bytes, const Ru
   uint8_t* const trailer = StartOf(&frame) + frame.data_len + payload_bytes;
   if (!icrc.is_left_out()) return wire::WriteTrailer(trailer, payload_bytes, icrc.state());
   pending_.Set(frame);
-  if (references_.IsSet(frame)) return wire::TrailerBytes(payload_bytes);
   return wire::WriteEmptyTrailer(trailer, payload_bytes);
 }
 
@@ -357,6 +342,7 @@ void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* f
   frame->data_len = static_cast<uint16_t>(frame->data_len + payload_bytes + trailer_bytes);
   frame->pkt_len = frame->data_len;
   drivers::SetDestination(*frame, qp.path().remote_qpn);
+  qp.set_has_sent_frames(true);
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
   context_.congestion.OnSent(qp, packet, frame->data_len);

@@ -5,7 +5,6 @@
 #include <rte_mbuf.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "pipeline/datapath/device/device.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
@@ -15,6 +14,7 @@
 #include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/direct_delivery.h"
 #include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/port/frames.h"
@@ -24,12 +24,12 @@ namespace uroce::datapath {
 /// The parts of a worker that its transmitter uses.
 struct TransmitContext {
   const KeyTable& keys;
-  const QpnTable& queue_pairs;
   const DevicePorts& ports;
   CrossWorkerLink& cross_worker;
   FrameStash& stash;
   CongestionControl& congestion;
   CopyEngine& copies;
+  DirectDelivery& direct;
   HeldSenders& held;
   QueuePairTimers& timers;
   ReadyLists& ready;
@@ -44,9 +44,6 @@ class Transmitter {
 
   /// Sends what there is to send, a burst for each port. Queue pairs that have sent are touched.
   bool Transmit();
-  /// How many frames were sent since the last call whose payload is still where the program has it.
-  /// Called behind Transmit: this worker receives them before its turn ends.
-  uint32_t TakeReferred() { return std::exchange(referred_, 0); }
   /// Sends all answers that `qp` owes.
   void AcknowledgeAll(QueuePair& qp) {
     while (Acknowledge(qp)) continue;
@@ -82,10 +79,12 @@ class Transmitter {
   void Pace(QueuePair& qp);
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
+  /// Gives a packet to `peer`, of this worker, without a frame. `bytes` is the size of the frame
+  /// that it would have.
+  Sent Deliver(QueuePair& qp, QueuePair& peer, transport::TxPacket& packet, rte_mbuf* frame,
+               uint32_t& bytes);
+  /// Sends a packet in `frame`.
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
-  /// Sends the payload of a packet by reference (drivers::PayloadReference). False: it must be
-  /// copied.
-  bool Refer(QueuePair& qp, const transport::TxPacket& packet, PieceWalker walker, rte_mbuf* frame);
   /// Reads the payload of a packet from the program's memory into `frame`, behind the headers.
   inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet,
                             const RunningIcrc& icrc_of_headers, rte_mbuf* frame);
@@ -106,8 +105,6 @@ class Transmitter {
 
   const TransmitContext context_;
   const drivers::PendingIcrc pending_;
-  const drivers::PayloadReference references_;
-  uint32_t referred_ = 0;
 };
 
 }  // namespace uroce::datapath

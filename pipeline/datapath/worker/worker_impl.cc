@@ -93,18 +93,6 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
              CopyBatches(*config.keys, waiting_packets.frames(), stash)),
       key_changes(*config.keys, config.grace, ready, time),
       effects(*config.keys, copies, key_changes, kept_frames, time),
-      transmitter({.keys = *config.keys,
-                   .queue_pairs = objects.queue_pairs(),
-                   .ports = objects.ports(),
-                   .cross_worker = cross_worker,
-                   .stash = stash,
-                   .congestion = congestion,
-                   .copies = copies,
-                   .held = held,
-                   .timers = timers,
-                   .ready = ready,
-                   .recorder = recorder,
-                   .time = time}),
       states({.completions = completions,
               .congestion = congestion,
               .effects = effects,
@@ -115,13 +103,6 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
               .waiting_packets = waiting_packets,
               .time = time,
               .acknowledge_all = [this](QueuePair& qp) { transmitter.AcknowledgeAll(qp); }}),
-      settler({.completions = completions,
-               .congestion = congestion,
-               .key_changes = key_changes,
-               .timers = timers,
-               .ready = ready,
-               .states = states,
-               .time = time}),
       executor({.effects = effects,
                 .recorder = recorder,
                 .held = held,
@@ -130,6 +111,32 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
                 .states = states,
                 .waiting_packets = waiting_packets,
                 .time = time}),
+      direct({.keys = *config.keys,
+              .queue_pairs = objects.queue_pairs(),
+              .congestion = congestion,
+              .copies = copies,
+              .executor = executor,
+              .recorder = recorder,
+              .time = time}),
+      transmitter({.keys = *config.keys,
+                   .ports = objects.ports(),
+                   .cross_worker = cross_worker,
+                   .stash = stash,
+                   .congestion = congestion,
+                   .copies = copies,
+                   .direct = direct,
+                   .held = held,
+                   .timers = timers,
+                   .ready = ready,
+                   .recorder = recorder,
+                   .time = time}),
+      settler({.completions = completions,
+               .congestion = congestion,
+               .key_changes = key_changes,
+               .timers = timers,
+               .ready = ready,
+               .states = states,
+               .time = time}),
       resumption({.copies = copies,
                   .effects = effects,
                   .held = held,
@@ -235,14 +242,9 @@ bool Worker::Impl::Turn(Nanos now) {
   // Programs see completions before this worker spends time on sending.
   settler.SettleTouched();
   const bool has_sent = transmitter.Transmit();
-  if (const uint32_t referred = transmitter.TakeReferred(); referred != 0) {
-    receiver.ReceiveReferred(referred);
-    resumption.FinishDueCopies();
-    // What was sent meanwhile is received in the next turn.
-    if (transmitter.TakeReferred() != 0) receiver.SettleReferred();
-  }
   if (has_sent) {
     busy = true;
+    resumption.FinishDueCopies();
     settler.SettleTouched();
   }
   if (now >= completions.retries().next()) completions.retries().Pass(now);

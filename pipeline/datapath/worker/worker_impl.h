@@ -14,6 +14,7 @@
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/direct_delivery.h"
 #include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/frame.h"
 #include "pipeline/datapath/worker/objects.h"
@@ -142,10 +143,11 @@ struct Worker::Impl {
   CopyEngine copies;
   KeyChanges key_changes;
   Effects effects;
-  Transmitter transmitter;
   StateChanges states;
-  Settler settler;
   PacketExecutor executor;
+  DirectDelivery direct;
+  Transmitter transmitter;
+  Settler settler;
   Resumption resumption;
   Receiver receiver;
   ControlledThread thread;

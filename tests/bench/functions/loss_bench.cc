@@ -57,7 +57,7 @@ class Direction {
     static constexpr std::array<uint8_t, kMtu> kPayload{};
     wire::Packet packet;
     packet.header = sent.header;
-    const bool own = sent.source == TxPacket::Source::kOwn;
+    const bool own = sent.payload_source == TxPacket::Source::kOwn;
     packet.payload = own ? sent.own : std::span(kPayload).first(sent.payload_bytes());
     return std::make_unique<PacketCopy>(packet);
   }

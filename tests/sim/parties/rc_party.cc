@@ -282,14 +282,14 @@ void RcParty::SendPackets(Nanos now) {
 bool RcParty::SendPacket(const TxPacket& packet, Nanos now) {
   if (packet.payload_bytes() > attributes_.path_mtu_bytes) Fault("a packet above the path MTU");
   std::span<const uint8_t> payload;
-  if (packet.source == TxPacket::Source::kSend) {
+  if (packet.payload_source == TxPacket::Source::kSend) {
     const transport::LocalRange& local = packet.local;
     if (!qp_.Holds(local.slot)) Fault("packet of a work that is not held");
     if (plan_->works[local.slot].gather_fails) return false;
     payload = std::span(local_[local.slot]).subspan(local.offset_bytes, local.length_bytes);
-  } else if (packet.source == TxPacket::Source::kRemote) {
+  } else if (packet.payload_source == TxPacket::Source::kRemote) {
     payload = memory_.At(packet.remote.va, packet.remote.length_bytes);
-  } else if (packet.source == TxPacket::Source::kOwn) {
+  } else if (packet.payload_source == TxPacket::Source::kOwn) {
     payload = packet.own;
   }
   if (transport::IsResponse(packet.header.opcode)) Fault(judge_->OnAnswer(packet));

@@ -15,7 +15,7 @@ TEST(RequesterSend, SegmentsAWriteAcrossThePsnWrap) {
   EXPECT_EQ(s.sent().header.reth.va, 0x1000u);
   EXPECT_EQ(s.sent().header.reth.rkey, Rkey(0x2a));
   EXPECT_EQ(s.sent().header.reth.length_bytes, 2500u);
-  EXPECT_EQ(s.sent().source, TxPacket::Source::kSend);
+  EXPECT_EQ(s.sent().payload_source, TxPacket::Source::kSend);
   s.Sends({"WRITE_MIDDLE psn=000000 len=1024", "WRITE_LAST psn=000001 len=452 ackreq"});
   EXPECT_EQ(s.sent().local.offset_bytes, 2048u);
   EXPECT_FALSE(s.sent().retransmission);

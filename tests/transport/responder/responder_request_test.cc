@@ -94,7 +94,7 @@ TEST(ResponderRequest, AnAckWaitsForTheResponsesOfEarlierReads) {
   s.Does("check_remote rkey=2a va=1000 len=2000");
   s.Receive("SEND_ONLY psn=000203 len=8 ackreq");
   s.SendsNext("READ_RESPONSE_FIRST psn=000201 len=1024 msn=3");
-  EXPECT_EQ(s.sent().source, TxPacket::Source::kRemote);
+  EXPECT_EQ(s.sent().payload_source, TxPacket::Source::kRemote);
   EXPECT_EQ(s.sent().remote.va, 0x1000u);
   s.SendsNext("READ_RESPONSE_LAST psn=000202 len=976 msn=3");
   EXPECT_EQ(s.sent().remote.va, 0x1400u);

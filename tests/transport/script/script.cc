@@ -177,7 +177,7 @@ std::optional<std::string> Script::PollText() {
   TxPacket packet;
   if (!qp_.PollPacket(now_, packet)) return std::nullopt;
   sent_ = packet;
-  if (packet.source != TxPacket::Source::kOwn) {
+  if (packet.payload_source != TxPacket::Source::kOwn) {
     return wire::ToString(packet.header, packet.payload_bytes());
   }
   wire::Packet own;

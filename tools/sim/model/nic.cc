@@ -241,7 +241,7 @@ bool Nic::SendPacketOf(QueuePair& pair, Nanos now) {
   }
   const uint32_t payload_bytes = packet.payload_bytes();
   PacketFrame& frame = FrameFor(pair, packet.header, payload_bytes);
-  if (packet.source == TxPacket::Source::kOwn) {
+  if (packet.payload_source == TxPacket::Source::kOwn) {
     frame.map.assign(packet.own.begin(), packet.own.end());
   }
   const Nanos gap = pair.core.send_gap();

@@ -59,18 +59,6 @@ class ResumptionTest : public WorkPartsTest {
 
   QueuePairTimers timers_;
   HeldSenders held_{cross_worker_.gates(), waiting_packets_};
-  Transmitter transmitter_{{.keys = keys_,
-                            .queue_pairs = objects_.queue_pairs(),
-                            .ports = objects_.ports(),
-                            .cross_worker = cross_worker_,
-                            .stash = stash_,
-                            .congestion = congestion_,
-                            .copies = copies_,
-                            .held = held_,
-                            .timers = timers_,
-                            .ready = ready_,
-                            .recorder = recorder_,
-                            .time = time_}};
   PacketExecutor executor_{{.effects = effects_,
                             .recorder = recorder_,
                             .held = held_,
@@ -78,6 +66,25 @@ class ResumptionTest : public WorkPartsTest {
                             .ready = ready_,
                             .states = states_,
                             .waiting_packets = waiting_packets_,
+                            .time = time_}};
+  DirectDelivery direct_{{.keys = keys_,
+                          .queue_pairs = objects_.queue_pairs(),
+                          .congestion = congestion_,
+                          .copies = copies_,
+                          .executor = executor_,
+                          .recorder = recorder_,
+                          .time = time_}};
+  Transmitter transmitter_{{.keys = keys_,
+                            .ports = objects_.ports(),
+                            .cross_worker = cross_worker_,
+                            .stash = stash_,
+                            .congestion = congestion_,
+                            .copies = copies_,
+                            .direct = direct_,
+                            .held = held_,
+                            .timers = timers_,
+                            .ready = ready_,
+                            .recorder = recorder_,
                             .time = time_}};
   Resumption resumption_{{.copies = copies_,
                           .effects = effects_,
