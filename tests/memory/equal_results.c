@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Transfers between buffers in every kind of memory, while other threads write beside them. Checks
- * every byte against a model, and prints a digest that must be the same in every mode of UROCE_MR.
- * Usage: equal_results [DEVICE DEVICE [hold]], under `uroce run`. Exit status 0 when all is right.
- * With `hold` it registers all, prints "ADDRESS KIND" for each, then "held", and waits to be ended
- * by a signal. */
+ * every byte against a model. Prints the kinds of memory that there are, and a digest, which must
+ * be the same in every mode of UROCE_MR where the kinds are the same. Usage: equal_results [DEVICE
+ * DEVICE [hold]], under `uroce run`. Exit status 0 when all is right. With `hold` it registers all,
+ * prints "ADDRESS KIND" for each, then "held", and waits to be ended by a signal. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -296,6 +296,9 @@ int main(int argc, char** argv) {
   layouts_make(buffers, stack_area + 33);
   list_kinds();
   if (argc > 3) hold();
+  printf("kinds:");
+  for (int k = 0; k < kind_count; ++k) printf(" %s,", layout_name((enum layout_kind)kinds[k]));
+  printf("\n");
   int wrong = 0;
   for (int round = 0; round < ROUNDS; ++round) wrong += run_round();
   printf("digest %016llx\n", (unsigned long long)digest());
