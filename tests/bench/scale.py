@@ -155,12 +155,15 @@ def measure_workers(options):
     for _ in range(options.rounds):
         for workers in worker_counts():
             with closing(WireLab("--workers", str(workers))) as lab:
-                for pairs in worker_counts():
-                    column = f"{pairs} pair{'s' if pairs > 1 else ''}"
-                    row = f"{workers} worker{'s' if workers > 1 else ''}"
-                    gbps, _ = pairs_row(lab, "ib_write_bw", 65536, options.seconds, pairs)
+                row = f"{workers} worker{'s' if workers > 1 else ''}"
+                kinds = [(f"{pairs} pair{'s' if pairs > 1 else ''}", pairs, ())
+                         for pairs in worker_counts()]
+                many = ("-q", str(MANY_QUEUE_PAIRS))
+                for column, pairs, flags in [*kinds,
+                                             (f"1 pair, {MANY_QUEUE_PAIRS} queue pairs", 1, many)]:
+                    gbps, _ = pairs_row(lab, "ib_write_bw", 65536, options.seconds, pairs, *flags)
                     by_bytes.add(row, column, gbps)
-                    _, messages = pairs_row(lab, "ib_write_bw", 64, options.seconds, pairs)
+                    _, messages = pairs_row(lab, "ib_write_bw", 64, options.seconds, pairs, *flags)
                     by_messages.add(row, column, messages)
     yield by_bytes, "1 worker"
     yield by_messages, "1 worker"
