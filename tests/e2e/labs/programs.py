@@ -205,9 +205,9 @@ def seed():
 
 
 def results_of_modes(run_in, modes):
-    """What equal_results prints in each mode of UROCE_MR, as `run_in(mode)` returns it, by mode. Its
-    transfers depend on the kinds of memory that there are. Other programs take huge pages and give
-    them back meanwhile: then all modes run again."""
+    """What equal_results prints in each mode of UROCE_MR, as `run_in(mode)` returns it, by mode.
+    Its transfers depend on the kinds of memory that there are. Other programs take huge pages and
+    give them back meanwhile: then all modes run again."""
     for _ in range(10):
         results = {mode: run_in(mode) for mode in modes}
         if len({result.partition("\n")[0] for result in results.values()}) == 1:
