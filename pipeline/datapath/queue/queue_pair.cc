@@ -121,7 +121,6 @@ void QueuePair::set_path(const Path& path, PeerPlace peer) {
   path_ = path;
   peer_ = peer;
   header_template_ = MakeTemplate(path);
-  has_sent_frames_ = true;  // On the former path.
 }
 
 // Changes of the table: between bursts only.

@@ -15,6 +15,8 @@
 #include "drivers/cable/cable_port.h"
 #include "drivers/fault/fault_port.h"
 #include "pipeline/datapath/capture/packet_records.h"
+#include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/queue/payload.h"
 #include "pipeline/datapath/worker/stall_watch.h"
 #include "pipeline/os/fd.h"
 #include "pipeline/port/frames.h"
@@ -98,6 +100,16 @@ class WorkerDirectTest : public testing::Test {
   }
   bool Arrived(uint32_t bytes = kMessageBytes) const {
     return std::equal(pattern_.begin(), pattern_.begin() + bytes, target_.begin());
+  }
+  /// The helper has a job of the peer, which may still be under way, and it reads no memory of the
+  /// sender.
+  void ExpectJobOfWholeFrames() const {
+    const CopyJob* const job = b_.qp->waiting().in_flight;
+    ASSERT_NE(job, nullptr);
+    for (uint32_t i = 0; i < job->piece_count; ++i) {
+      const uint8_t* const bytes = job->pieces[i].bytes;
+      EXPECT_TRUE(bytes < source_.data() || bytes >= source_.data() + source_.size()) << i;
+    }
   }
   /// The program writes to its buffer before its work has completed, which none should.
   void Spoil() { std::ranges::fill(source_, uint8_t{0xee}); }
@@ -497,6 +509,7 @@ TEST_F(WorkerDirectTest, APacketThatWaitsForACopyHasItsPayload) {
   Write(Source(), Target(MrMode::kCopied));
   bed_.Turn();
   EXPECT_EQ(frames(), 0u);
+  ExpectJobOfWholeFrames();
   Spoil();
   bed_.Settle();
   EXPECT_TRUE(Arrived());
@@ -521,6 +534,7 @@ TEST_F(WorkerDirectTest, PacketsBehindACopyOfTheHelperHaveTheirPayload) {
   Write(Source(), late);
   bed_.Turn();
   EXPECT_EQ(frames(), 0u);
+  ExpectJobOfWholeFrames();
   Spoil();
   bed_.Settle();
   EXPECT_TRUE(Arrived());
@@ -541,6 +555,7 @@ TEST_F(WorkerDirectTest, PacketsBehindACopyThatTheWorkerDoesNotMakeHaveTheirPayl
   Write(from, last);
   bed_.Turn();
   EXPECT_EQ(frames(), 0u);
+  ExpectJobOfWholeFrames();
   Spoil();
   bed_.Settle();
   EXPECT_TRUE(Arrived());
