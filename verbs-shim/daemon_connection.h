@@ -105,9 +105,9 @@ class DaemonConnection {
   int wake_fd(uint32_t worker) const { return wake_fds_[worker]; }
   /// The copy lanes that the program serves (own_copies.h), and their number. Null: there are none.
   uroce_copies* own_copies() const { return own_copies_.load(std::memory_order_acquire); }
-  uint32_t own_copy_lanes() const { return own_copy_lanes_; }
+  uint32_t own_copy_lanes() const { return own_copy_lanes_.load(std::memory_order_relaxed); }
   void SetOwnCopies(uroce_copies* copies, uint32_t lanes) {
-    own_copy_lanes_ = lanes;
+    own_copy_lanes_.store(lanes, std::memory_order_relaxed);
     own_copies_.store(copies, std::memory_order_release);
   }
   uint32_t worker_count() const { return worker_count_; }
@@ -152,7 +152,7 @@ class DaemonConnection {
   uint64_t reached_bytes_ = 0;  ///< Of the arena, from its start: the rest has no access.
   int wake_fds_[UROCE_MAX_WORKERS] = {};
   std::atomic<uroce_copies*> own_copies_{nullptr};
-  uint32_t own_copy_lanes_ = 0;
+  std::atomic<uint32_t> own_copy_lanes_{0};
   DaemonConnection* older_ = nullptr;
   QueuePairTable queue_pairs_;
   EventTable events_;

@@ -266,7 +266,9 @@ void AwaitOwnCopies(DaemonConnection& connection) {
       const uint32_t claimed = (state & ~UROCE_COPY_PHASE_MASK) | UROCE_COPY_CLAIMED;
       for (uint32_t now = state; now == state || now == claimed;
            now = rings::LoadAcquire(place.state)) {
-        if (ClockNs(CLOCK_MONOTONIC) - begin > kLongestWaitNs) return;
+        if (ClockNs(CLOCK_MONOTONIC) - begin > kLongestWaitNs) {
+          return connection.SetOwnCopies(nullptr, 0);
+        }
         SystemCall(SYS_sched_yield);
       }
     }

@@ -212,15 +212,14 @@ uint16_t DevicePort::ReceiveOwn(rte_mbuf** frames) {
   uint16_t count = 0;
   for (uint32_t i = std::min(own_count_, kBurst); i != 0; --i) {
     rte_mbuf* const frame = own_[own_head_ % kOwnRing];
-    const uint64_t bytes = frame->data_len;
+    const uint32_t bytes = frame->data_len;
     const uint32_t owner = cross_worker_.OwnerOf(drivers::DestinationOf(*frame));
     if (owner == cross_worker_.index()) {
       frames[count++] = frame;
     } else if (!cross_worker_.Give(owner, position_, frame)) {
       break;
     }
-    Count(counters_.port_rcv_packets);
-    Count(counters_.port_rcv_bytes, bytes);
+    CountReceived(bytes);
     ++own_head_;
     --own_count_;
   }
@@ -261,8 +260,7 @@ bool DevicePort::has_work() const {
 }
 
 void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note) {
-  Count(counters_.port_xmit_packets);
-  Count(counters_.port_xmit_bytes, frame->data_len);
+  CountSent(frame->data_len, to_self);
   if (!taps_.list.empty()) {
     taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, note);
   }
@@ -271,7 +269,6 @@ void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& 
   } else {
     pending_[pending_count_++] = frame;
     pending_bytes_ += frame->data_len;
-    share_.OnSent(frame->data_len + congestion::kFrameOverheadBytes);
   }
 }
 

@@ -297,7 +297,9 @@ class DevicePort {
   bool IsJoinedTo(const DevicePort& other) const {
     if (!queue_ || !other.queue_) return false;
     const void* const outlet = port_->outlet(*queue_);
-    return outlet != nullptr && outlet == other.port_->inlet(*other.queue_);
+    // IsWayEmpty looks at frames between queues of one number, which such ports have.
+    return *queue_ == *other.queue_ && outlet != nullptr &&
+           outlet == other.port_->inlet(*other.queue_);
   }
   /// Whether frames may wait that the last Receive had no room for.
   bool has_more() const { return has_more_; }
@@ -314,8 +316,8 @@ class DevicePort {
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
   /// `note` is what captures say of it. The frame says whom it is for (pipeline/port/frames.h).
   void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
-  /// Counts a packet that goes to a queue pair of this worker without a frame, which would have had
-  /// `bytes`.
+  /// Counts a frame of `bytes` that is sent, or a packet that goes to a queue pair of this worker
+  /// without one.
   void CountSent(uint32_t bytes, bool to_self) {
     Count(counters_.port_xmit_packets);
     Count(counters_.port_xmit_bytes, bytes);

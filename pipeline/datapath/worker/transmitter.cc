@@ -190,8 +190,7 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
   if (qp.core().PollPacket(context_.time.now(), packet)) {
     qp.works().PrefetchSend();  // For the packet after this one.
     QueuePair* const peer = context_.direct.PeerOf(qp);
-    if (peer != nullptr) return Deliver(qp, *peer, packet, frame, bytes);
-    sent = Build(qp, packet, frame);
+    sent = peer != nullptr ? Deliver(qp, *peer, packet, frame) : Build(qp, packet, frame);
   }
   if (sent == Sent::kNothing || sent == Sent::kFailed) context_.stash.Return(frame);
   if (sent == Sent::kPacket) bytes = frame->data_len;
@@ -199,26 +198,19 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
 }
 
 Transmitter::Sent Transmitter::Deliver(QueuePair& qp, QueuePair& peer, TxPacket& packet,
-                                       rte_mbuf* frame, uint32_t& bytes) {
-  Sent sent = Sent::kPacket;
+                                       rte_mbuf* frame) {
   switch (context_.direct.Deliver(qp, peer, packet, frame)) {
     case DirectDelivery::Result::kDelivered:
-      bytes = frame->data_len;
+      context_.stash.Return(frame);
       break;
     case DirectDelivery::Result::kKept:
-      bytes = frame->data_len;
-      return Sent::kPacket;
+      break;
     case DirectDelivery::Result::kDenied:
-      sent = FailGather(qp, packet);
-      break;
+      return FailGather(qp, packet);
     case DirectDelivery::Result::kNeedsFrame:
-      sent = Build(qp, packet, frame);
-      if (sent == Sent::kPacket) bytes = frame->data_len;
-      if (sent != Sent::kFailed) return sent;
-      break;
+      return Build(qp, packet, frame);
   }
-  context_.stash.Return(frame);
-  return sent;
+  return Sent::kPacket;
 }
 
 MoveResult Transmitter::GatherCopied(QueuePair& qp, const TxPacket& packet, uint8_t* payload,

@@ -79,10 +79,9 @@ class Transmitter {
   void Pace(QueuePair& qp);
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
-  /// Gives a packet to `peer`, of this worker, without a frame. `bytes` is the size of the frame
-  /// that it would have.
-  Sent Deliver(QueuePair& qp, QueuePair& peer, transport::TxPacket& packet, rte_mbuf* frame,
-               uint32_t& bytes);
+  /// Gives a packet to `peer`, of this worker, without a frame where it needs none. `frame` has the
+  /// length that it would have.
+  Sent Deliver(QueuePair& qp, QueuePair& peer, transport::TxPacket& packet, rte_mbuf* frame);
   /// Sends a packet in `frame`.
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
   /// Reads the payload of a packet from the program's memory into `frame`, behind the headers.
