@@ -7,15 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <atomic>
-
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "verbs-shim/connection_tables.h"
 #include "verbs-shim/support.h"
-
-struct uroce_copies;
 
 namespace uroce::shim {
 
@@ -103,13 +99,6 @@ class DaemonConnection {
   uint32_t device_count() const { return device_count_; }
   uroce_doorbells* doorbells(uint32_t worker) const;
   int wake_fd(uint32_t worker) const { return wake_fds_[worker]; }
-  /// The copy lanes that the program serves (own_copies.h), and their number. Null: there are none.
-  uroce_copies* own_copies() const { return own_copies_.load(std::memory_order_acquire); }
-  uint32_t own_copy_lanes() const { return own_copy_lanes_.load(std::memory_order_relaxed); }
-  void SetOwnCopies(uroce_copies* copies, uint32_t lanes) {
-    own_copy_lanes_.store(lanes, std::memory_order_relaxed);
-    own_copies_.store(copies, std::memory_order_release);
-  }
   uint32_t worker_count() const { return worker_count_; }
   QueuePairTable& queue_pairs() { return queue_pairs_; }
   EventTable& events() { return events_; }
@@ -151,8 +140,6 @@ class DaemonConnection {
   uint64_t arena_bytes_ = 0;    ///< Mapped of the arena, from its start.
   uint64_t reached_bytes_ = 0;  ///< Of the arena, from its start: the rest has no access.
   int wake_fds_[UROCE_MAX_WORKERS] = {};
-  std::atomic<uroce_copies*> own_copies_{nullptr};
-  std::atomic<uint32_t> own_copy_lanes_{0};
   DaemonConnection* older_ = nullptr;
   QueuePairTable queue_pairs_;
   EventTable events_;

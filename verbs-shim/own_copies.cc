@@ -243,36 +243,12 @@ int OpenOwnCopies(DaemonConnection& connection) {
   if (error == 0) {
     memory::g_own_threads.Add();
     connection.copied_regions().Begin();
-    connection.SetOwnCopies(static_cast<uroce_copies*>(served.mapped), lanes);
     return 0;
   }
   free(room);
   files.Close();
   munmap(served.mapped, served.bytes);
   return error;
-}
-
-void AwaitOwnCopies(DaemonConnection& connection) {
-  constexpr uint64_t kLongestWaitNs = 1'000'000'000;
-  uroce_copies* const copies = connection.own_copies();
-  if (copies == nullptr) return;
-  const uint64_t begin = ClockNs(CLOCK_MONOTONIC);
-  const auto* const lanes = reinterpret_cast<const uroce_copy_lane*>(copies + 1);
-  for (uint32_t worker = 0; worker < connection.own_copy_lanes(); ++worker) {
-    for (const uroce_copy_place& place : lanes[worker].places) {
-      const uint32_t state = rings::LoadAcquire(place.state);
-      const uint32_t phase = state & UROCE_COPY_PHASE_MASK;
-      if (phase != UROCE_COPY_POSTED && phase != UROCE_COPY_CLAIMED) continue;
-      const uint32_t claimed = (state & ~UROCE_COPY_PHASE_MASK) | UROCE_COPY_CLAIMED;
-      for (uint32_t now = state; now == state || now == claimed;
-           now = rings::LoadAcquire(place.state)) {
-        if (ClockNs(CLOCK_MONOTONIC) - begin > kLongestWaitNs) {
-          return connection.SetOwnCopies(nullptr, 0);
-        }
-        SystemCall(SYS_sched_yield);
-      }
-    }
-  }
 }
 
 }  // namespace uroce::shim

@@ -18,10 +18,4 @@ namespace uroce::shim {
 /// an error, and no signal.
 int OpenOwnCopies(DaemonConnection& connection);
 
-/// Waits for the copies that are posted or under way: until the thread has made them, or the daemon
-/// has taken them back, but for a second at most, and never again after a second in vain: the
-/// program may have ended the thread.
-/// Called when a queue pair was reset or has ended: what its peer has sent changes no memory later.
-void AwaitOwnCopies(DaemonConnection& connection);
-
 }  // namespace uroce::shim

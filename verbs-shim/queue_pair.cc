@@ -7,7 +7,6 @@
 
 #include "verbs-shim/completion_queue.h"
 #include "verbs-shim/objects.h"
-#include "verbs-shim/own_copies.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
 
@@ -183,7 +182,6 @@ ibv_qp* Create(const Wish& wish) {
 
 /// RESET drops posted requests: the worker skips to our index, and their completions never come.
 void OnReset(QueuePair& queue_pair) {
-  AwaitOwnCopies(*queue_pair.connection);
   ForgetCompletions(queue_pair);
   for (WorkQueue* queue : {&queue_pair.send, &queue_pair.receive}) {
     const SpinGuard guard(queue->lock);
@@ -240,7 +238,6 @@ int Destroy(QueuePair& queue_pair) {
   uroce_destroy_qp_reply reply;
   const int error = Withdraw(queue_pair, &reply);
   if (error != 0) return error;
-  AwaitOwnCopies(connection);
   connection.events().Remove(queue_pair.events);
   if (connection.is_live()) {
     DropUnread(*Ours(verbs.context), queue_pair.events, reply.async_events_reported);

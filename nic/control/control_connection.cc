@@ -125,7 +125,7 @@ constexpr Command kCommands[] = {
     Row<&SharedReceiveQueues::Create>(UROCE_CREATE_SRQ),
     Row<&SharedReceiveQueues::Modify>(UROCE_MODIFY_SRQ),
     Row<&SharedReceiveQueues::Query>(UROCE_QUERY_SRQ),
-    Row<&SharedReceiveQueues::Destroy>(UROCE_DESTROY_SRQ),
+    Row<&ProgramCommands::DestroySrq>(UROCE_DESTROY_SRQ),
     Row<&Xrc::OpenDomain>(UROCE_OPEN_XRCD),
     Row<&Xrc::CloseDomain>(UROCE_CLOSE_XRCD),
     Row<&Xrc::CreateTarget>(UROCE_CREATE_TARGET),

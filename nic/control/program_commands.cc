@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/program_commands.h"
 
+#include <infiniband/verbs.h>
+
 #include <memory>
 #include <optional>
 #include <utility>
@@ -30,6 +32,8 @@ constexpr DeferredReply::Pace kSendPace{.first = Nanos(200'000), .last = Nanos(2
 // For work that is done in pieces.
 constexpr DeferredReply::Pace kPiecePace{.first = Nanos(20'000), .last = Nanos(20'000)};
 constexpr Nanos kFirstPiece{500'000};
+// A copy that is not done by then may hang without limit.
+constexpr DeferredReply::Pace kLateWritePace{.first = Nanos(50'000), .last = Nanos(64'000'000)};
 constexpr uint32_t kCqesInAPiece = 2048;    // Some 0.1 ms if the memory is fresh.
 constexpr Nanos kLongestSend{200'000'000};  // For what was posted before a command.
 
@@ -123,6 +127,15 @@ absl::Status ProgramCommands::AfterDatagrams(DeferredReply::Writer write, Reply&
                     std::move(write), reply);
 }
 
+template <typename T>
+absl::Status ProgramCommands::AfterLateWrites(const absl::StatusOr<T>& result, Reply& reply) {
+  const auto has_none = [this] { return !program().core().session().HasLateWrites(); };
+  const auto write = [result](Reply& to) { return AddResult(result, to); };
+  if (!result.ok() || has_none()) return write(reply);
+  deferred_.Poll(kLateWritePace, has_none, write);
+  return absl::OkStatus();
+}
+
 absl::Status ProgramCommands::ResizeCq(const uroce_resize_cq& request, Reply& reply) {
   return AfterSends([this, request] { return program().queue_pairs().ShrinksUnderSends(request); },
                     [this, request](Reply& to) { return Resize(request, to); }, reply);
@@ -187,7 +200,10 @@ absl::Status ProgramCommands::ModifyQp(const uroce_modify_qp& request, Reply& re
   const absl::StatusOr<ModifyPlan> plan = program().queue_pairs().PlanModify(request);
   if (!plan.ok()) return plan.status();
   if (!plan->path) {
-    return AddResult(Modified(*plan, std::nullopt, nullptr, nullptr), reply);
+    const absl::StatusOr<uroce_modify_qp_reply> modified =
+        Modified(*plan, std::nullopt, nullptr, nullptr);
+    const bool is_reset = modified.ok() && modified->qp_state == IBV_QPS_RESET;
+    return is_reset ? AfterLateWrites(modified, reply) : AddResult(modified, reply);
   }
   const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
                                            Reply& to) {
@@ -202,9 +218,15 @@ absl::Status ProgramCommands::ModifyQp(const uroce_modify_qp& request, Reply& re
 absl::Status ProgramCommands::DestroyQp(uint32_t handle, Reply& reply) {
   QueuePairs& queue_pairs = program().queue_pairs();
   if (absl::Status status = queue_pairs.Check(handle); !status.ok()) return status;
-  return AfterDatagrams(
-      [&queue_pairs, handle](Reply& to) { return AddResult(queue_pairs.Destroy(handle), to); },
-      reply);
+  const auto destroy = [this, &queue_pairs, handle](Reply& to) {
+    return AfterLateWrites(queue_pairs.Destroy(handle), to);
+  };
+  return AfterDatagrams(destroy, reply);
+}
+
+// Messages of XRC targets that use the queue end with it.
+absl::Status ProgramCommands::DestroySrq(uint32_t handle, Reply& reply) {
+  return AfterLateWrites(program().shared_receive_queues().Destroy(handle), reply);
 }
 
 absl::Status ProgramCommands::CreateAh(const uroce_create_ah& request, Reply& reply) {

@@ -49,6 +49,7 @@ class ProgramCommands {
   absl::Status ResizeCq(const uroce_resize_cq& request, Reply& reply);
   absl::Status ModifyQp(const uroce_modify_qp& request, Reply& reply);
   absl::Status DestroyQp(uint32_t handle, Reply& reply);
+  absl::Status DestroySrq(uint32_t handle, Reply& reply);
   absl::Status CreateAh(const uroce_create_ah& request, Reply& reply);
   absl::Status DestroyAh(uint32_t handle, Reply& reply);
   absl::StatusOr<uint32_t> OpenCm(Fd& program_end);
@@ -76,6 +77,11 @@ class ProgramCommands {
   /// Whether the wait is over. A check costs time proportional to the number of queue pairs, and
   /// waits for the user's turn.
   bool IsSent(const Condition& unsent, Nanos until);
+  /// Answers with `result` once no copy for a queue pair that was reset or has ended writes to the
+  /// program's memory: now or later. An adapter writes nothing after these commands either. If the
+  /// program's own memory blocks a copy, only this program waits.
+  template <typename T>
+  absl::Status AfterLateWrites(const absl::StatusOr<T>& result, Reply& reply);
   /// Resizes the queue, and answers once its CQEs have been moved: now, or later, within the user's
   /// turns.
   absl::Status Resize(const uroce_resize_cq& request, Reply& reply);

@@ -41,6 +41,7 @@ SHIM_MEMORY = ["tests/verbs-shim/memory/memory_pins_test",
                "tests/verbs-shim/memory/memory_threads_test",
                "tests/verbs-shim/memory/memory_remap_test"]
 SIMULATIONS = ["tests/tools/sim_model_test"]
+TEARDOWN = ["tests/nic/nic_teardown_test"]
 TOOLS = ["tests/tools/tools_test"]
 
 BUGS = [
@@ -101,6 +102,9 @@ BUGS = [
      "      leaving.clear();\n      if (is_over()) return false;\n",
      "      leaving.clear();\n",
      "objects of a program end in pieces"),
+    ("reset-answered-before-the-last-write", TEARDOWN, "nic/control/program_commands.cc",
+     "if (!result.ok() || has_none()) return write(reply);", "return write(reply);",
+     "a queue pair is reset or destroyed when no copy writes for it"),
     ("context-closed-in-one-turn", OBJECTS, "nic/control/program_commands.cc",
      "[end] { return Nic::Now() >= end; }", "[] { return false; }",
      "objects of a context end in pieces"),

@@ -115,6 +115,13 @@ Outcome ExecuteAtomic(const Ways& ways, CopyJob& job) {
   return moved == sizeof(updated) ? Outcome::kDone : OutcomeOf(moved);
 }
 
+/// False: no queue pair waits for the job any more.
+bool Begin(CopyJob& job) {
+  auto queued = CopyJob::Phase::kQueued;
+  return job.phase.compare_exchange_strong(queued, CopyJob::Phase::kBegun,
+                                           std::memory_order_acq_rel);
+}
+
 bool IsAtomic(const CopyJob& job) {
   return job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap;
 }
@@ -233,6 +240,12 @@ struct CopyHelper::Shared {
     delete its;
   }
 
+  /// The job is done, or left out.
+  void EndPhase(CopyJob& job) {
+    const auto before = job.phase.exchange(CopyJob::Phase::kAtWorker, std::memory_order_acq_rel);
+    if (before == CopyJob::Phase::kLate) late_writes.fetch_sub(1, std::memory_order_release);
+  }
+
   ProgramMemory memory;
   const int own_fd;
   CopyJobQueue to_helper;
@@ -244,6 +257,7 @@ struct CopyHelper::Shared {
   std::atomic<bool> launched{false};
   std::atomic<bool> stop{false};
   std::atomic<bool> helper_sleeps{false};
+  std::atomic<uint32_t> late_writes{0};
   alignas(64) std::atomic<uint64_t> submitted{0};
   alignas(64) std::atomic<uint64_t> finished{0};
 };
@@ -324,6 +338,7 @@ void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
     const bool is_large = !shared_->memory.by_workers || IsLarge(job->bytes(), job->ranges());
     if (is_large && lanes->Takes(worker, *job, now)) {
       shared_->lanes[worker].speed.NoteLane();
+      job->phase.store(CopyJob::Phase::kInLane, std::memory_order_relaxed);
       return lanes->Post(worker, job, now);
     }
   }
@@ -339,6 +354,7 @@ bool CopyHelper::IsForProgram(uint32_t worker, uint32_t bytes, uint32_t ranges) 
 }
 
 void CopyHelper::GiveToThread(CopyJob* job) {
+  job->phase.store(CopyJob::Phase::kQueued, std::memory_order_relaxed);
   shared_->to_helper.Post(job);
   Launch();
   rings::FullFence();
@@ -351,10 +367,13 @@ CopyJob* CopyHelper::PollDone(uint32_t worker) {
   while (lanes != nullptr && lanes->in_flight(worker) != 0) {
     const CopyLanes::Taken taken = lanes->Take(worker, std::chrono::steady_clock::now());
     if (taken.job == nullptr) break;
-    if (taken.is_for_helper) {
+    const bool is_wanted =
+        taken.job->phase.load(std::memory_order_relaxed) == CopyJob::Phase::kInLane;
+    if (taken.is_for_helper && is_wanted) {
       GiveToThread(taken.job);
       continue;
     }
+    shared_->EndPhase(*taken.job);
     shared_->finished.fetch_add(1, std::memory_order_release);
     --lane.in_flight;
     return taken.job;
@@ -363,6 +382,27 @@ CopyJob* CopyHelper::PollDone(uint32_t worker) {
   CopyJob* const job = lane.done.Take();
   if (job != nullptr) --lane.in_flight;
   return job;
+}
+
+void CopyHelper::Abandon(CopyJob& job) {
+  using enum CopyJob::Phase;
+  auto phase = job.phase.load(std::memory_order_relaxed);
+  if (phase == kInLane) {
+    shared_->lanes_of_program.load(std::memory_order_acquire)->Abandon(job.worker, job);
+    return job.phase.store(kWithdrawn, std::memory_order_relaxed);
+  }
+  phase = kQueued;
+  if (job.phase.compare_exchange_strong(phase, kWithdrawn, std::memory_order_acq_rel)) return;
+  if (phase != kBegun || job.kind == CopyJob::Kind::kRead) return;
+  shared_->late_writes.fetch_add(1, std::memory_order_relaxed);
+  if (job.phase.compare_exchange_strong(phase, kLate, std::memory_order_acq_rel)) return;
+  shared_->late_writes.fetch_sub(1, std::memory_order_relaxed);  // It has just ended.
+}
+
+bool CopyHelper::HasLateWrites() const {
+  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
+  return shared_->late_writes.load(std::memory_order_acquire) != 0 ||
+         (lanes != nullptr && lanes->HasLateWrites());
 }
 
 uint32_t CopyHelper::in_lane(uint32_t worker) const {
@@ -425,7 +465,9 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
       Shared::Lane& lane = shared->lanes[job->worker];
       const Ways ways{shared->memory.fd, shared->stage.load(std::memory_order_acquire),
                       &shared->stop};
-      const Outcome outcome = may_touch ? Execute(ways, *job) : Outcome::kRefused;
+      const bool is_wanted = Begin(*job);
+      const Outcome outcome = may_touch && is_wanted ? Execute(ways, *job) : Outcome::kRefused;
+      shared->EndPhase(*job);
       job->succeeded = outcome == Outcome::kDone;
       const bool is_orphan = outcome == Outcome::kProcessEnded;
       (is_orphan ? shared->orphaned : lane.done).Post(job);

@@ -46,6 +46,15 @@ uint32_t BytesOfLastWord(const CopyPiece& piece);
 /// it, it belongs to the helper.
 struct CopyJob {
   enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
+  /// Who has the job, and what has become of it.
+  enum class Phase : uint8_t {
+    kAtWorker,   ///< Neither the program nor the helper's thread has it, or it is done.
+    kInLane,     ///< The program may begin it.
+    kQueued,     ///< For the helper's thread.
+    kBegun,      ///< By the helper's thread.
+    kWithdrawn,  ///< Abandoned: who has not begun it leaves it out.
+    kLate,       ///< Abandoned when the helper's thread had begun it, and still writes.
+  };
   static constexpr uint32_t kMaxPieces = 80;
   static constexpr uint32_t kMaxBatched = 63;
   static constexpr uint32_t kMaxBatchedBytes = 252 << 10;
@@ -74,6 +83,7 @@ struct CopyJob {
   rte_mbuf* frame = nullptr;             ///< Freed with the job if its owner has gone.
   QueuePair* owner = nullptr;            ///< Used by the worker; null once the queue pair has gone.
   uint32_t worker = 0;                   ///< The worker that the job belongs to; set by Submit.
+  std::atomic<Phase> phase{Phase::kAtWorker};
   CopyJob* next = nullptr;
 
   /// The bytes of all pieces.
@@ -190,6 +200,10 @@ class CopyHelper {
   void Submit(uint32_t worker, CopyJob* job);
   /// Returns a finished job of this worker, or null. The caller deletes a job whose owner is null.
   CopyJob* PollDone(uint32_t worker);
+  /// The queue pair of the job was reset or ends. Neither the program nor the helper's thread
+  /// begins the job any more. One that is begun and that writes is a late write until its last byte
+  /// is moved.
+  void Abandon(CopyJob& job);
   /// The number of jobs of this worker that PollDone has not returned.
   uint32_t in_flight(uint32_t worker) const;
   /// Of these: the number of those that the program has to make. The worker looks after them within
@@ -204,6 +218,8 @@ class CopyHelper {
   /// done. The number is exact for jobs that were submitted before a grace period.
   uint64_t submitted() const;
   bool AreDone(uint64_t jobs) const;
+  /// Whether late writes are under way: see Abandon. They may not end before the process does.
+  bool HasLateWrites() const;
   /// ProgramMemory::by_workers. Any thread.
   bool is_by_workers() const;
   /// Gives the helper the stage of the program, once, before the first staged piece is submitted.

@@ -86,6 +86,8 @@ CopyLanes::End CopyLanes::EndOf(uint32_t worker, uint32_t slot, Time now) {
   const bool is_late = now - lane.posted_at[slot] >= kPatience;
   if ((state & ~UROCE_COPY_PHASE_MASK) == lane.numbers[slot]) {
     switch (PhaseOf(state)) {
+      case UROCE_COPY_FREE:  // Withdrawn.
+        return End::kForHelper;
       case UROCE_COPY_DONE:
         return rings::LoadRelaxed(place.error) == 0 ? End::kDone : End::kForHelper;
       case UROCE_COPY_CLAIMED:
@@ -95,13 +97,31 @@ CopyLanes::End CopyLanes::EndOf(uint32_t worker, uint32_t slot, Time now) {
       case UROCE_COPY_POSTED:
         if (!is_late) return End::kNotYet;
         break;
-      default:
-        break;
     }
   }
   if (!Exchange(place.state, state, UROCE_COPY_FREE)) return End::kNotYet;
   lane.rests_until = now + kRest;
   return End::kForHelper;
+}
+
+void CopyLanes::Abandon(uint32_t worker, const CopyJob& job) {
+  Lane& lane = lanes_[worker];
+  const auto slot = static_cast<uint32_t>(std::ranges::find(lane.jobs, &job) - lane.jobs.begin());
+  uint32_t& state = shared(worker).places[slot].state;
+  const uint32_t number = lane.numbers[slot];
+  if (Exchange(state, number | UROCE_COPY_POSTED, number | UROCE_COPY_FREE)) return;
+  if (job.kind == CopyJob::Kind::kWrite) lane.late[slot] = number | UROCE_COPY_CLAIMED;
+}
+
+// The next copy in a slot has another number.
+bool CopyLanes::HasLateWrites() const {
+  for (uint32_t worker = 0; worker < lanes_.size(); ++worker) {
+    for (uint32_t slot = 0; slot < UROCE_COPY_SLOTS; ++slot) {
+      const uint32_t late = lanes_[worker].late[slot].load(std::memory_order_relaxed);
+      if (late != 0 && rings::LoadAcquire(shared(worker).places[slot].state) == late) return true;
+    }
+  }
+  return false;
 }
 
 CopyLanes::Taken CopyLanes::Take(uint32_t worker, Time now) {

@@ -25,8 +25,8 @@ struct LaneCounters {
   std::atomic<uint64_t> left_to_helper{0};  ///< Copies that the program did not begin, or refused.
 };
 
-/// One lane for each of the first UROCE_COPY_LANES workers. Each call is for the lane of the worker
-/// that calls; none waits. A worker without a lane has no room.
+/// One lane for each of the first UROCE_COPY_LANES workers. A call with a worker is for the lane of
+/// the worker that calls; none waits. A worker without a lane has no room.
 class CopyLanes {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -60,6 +60,12 @@ class CopyLanes {
   /// Takes a job that has ended, or that the program's thread does not begin.
   Taken Take(uint32_t worker, Time now);
 
+  /// Takes `job` back if the program has not begun it; Take returns it, as not done. A write that
+  /// the program has begun is late until the program has made it.
+  void Abandon(uint32_t worker, const CopyJob& job);
+  /// Whether late writes are under way. They may never end. Any thread.
+  bool HasLateWrites() const;
+
   bool HasDone(uint32_t worker) const;
   const LaneCounters& counters() const { return counters_; }
   uint32_t in_flight(uint32_t worker) const {
@@ -84,6 +90,7 @@ class CopyLanes {
     std::array<uint32_t, UROCE_COPY_SLOTS> numbers{};  ///< Of the newest copy, above its phase.
     uint32_t in_flight = 0;
     Time rests_until{};
+    std::array<std::atomic<uint32_t>, UROCE_COPY_SLOTS> late{};  ///< The state of a late write.
   };
 
   uroce_copies& shared() const { return *reinterpret_cast<uroce_copies*>(memory_.data()); }

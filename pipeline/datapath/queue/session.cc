@@ -51,4 +51,9 @@ bool Session::CopiesDone(uint64_t copies) const {
   return helper == nullptr || helper->AreDone(copies);
 }
 
+bool Session::HasLateWrites() const {
+  const CopyHelper* helper = copy_helper();
+  return helper != nullptr && helper->HasLateWrites();
+}
+
 }  // namespace uroce::datapath

@@ -66,6 +66,9 @@ class Session {
   /// Whether the first `copies` copies have ended. They may never end: the program's memory can
   /// block its reader for as long as it lives.
   bool CopiesDone(uint64_t copies) const;
+  /// Whether copies for queue pairs that were reset or have ended still write to the program's
+  /// memory. The same holds for their end. Any thread.
+  bool HasLateWrites() const;
 
  private:
   uint32_t id_;

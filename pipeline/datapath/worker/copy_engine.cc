@@ -495,6 +495,7 @@ void CopyEngine::Abandon(QueuePair& qp) {
   // The queue pair drops its packets, but some of them are still frames of the job.
   CopyJob& job = *waiting.in_flight;
   if (job.kind == CopyJob::Kind::kWrite) job.frames_held.Add(job.batched_count);
+  qp.receive_source().memory_session()->copy_helper()->Abandon(job);
   waiting.in_flight->owner = nullptr;  // The thread that takes it next deletes it, and its frames.
   waiting.in_flight = nullptr;
   waiting.job = std::make_unique<CopyJob>();

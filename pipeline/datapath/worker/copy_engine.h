@@ -168,7 +168,8 @@ class CopyEngine {
     return any;
   }
 
-  /// Forgets the job of `qp` that is under way, and what jobs have done for its later packets.
+  /// Forgets the job of `qp` that is under way, and what jobs have done for its later packets. The
+  /// job may still write to the program's memory: see CopyHelper::Abandon.
   static void Abandon(QueuePair& qp);
 
  private:

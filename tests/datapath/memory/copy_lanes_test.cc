@@ -297,6 +297,41 @@ TEST_F(HelperWithLanesTest, TheHelperDoesWhatAStoppedProgramDoesNot) {
   EXPECT_EQ(memory_, frame_);
 }
 
+TEST_F(HelperWithLanesTest, WhatTheProgramHasNotDoneForAQueuePairThatHasGoneIsLeftOut) {
+  const std::vector<uint8_t> before = memory_;
+  CopyJob* const not_begun = Job(CopyJob::Kind::kWrite);
+  helper_.Submit(0, not_begun);
+  helper_.Abandon(*not_begun);
+  EXPECT_EQ(PhaseOf(), UROCE_COPY_FREE) << "the program cannot begin it";
+  EXPECT_EQ(std::unique_ptr<CopyJob>(helper_.PollDone(0)).get(), not_begun);
+  CopyJob* const refused = Job(CopyJob::Kind::kWrite);
+  helper_.Submit(1, refused);
+  lane(1).places[0].error = EFAULT;
+  SetPhase(UROCE_COPY_DONE, 0, 1);
+  helper_.Abandon(*refused);
+  EXPECT_EQ(std::unique_ptr<CopyJob>(Await(1)).get(), refused);
+  EXPECT_FALSE(helper_.HasLateWrites());
+  EXPECT_EQ(helper_.in_flight(0) + helper_.in_flight(1), 0u);
+  EXPECT_EQ(memory_, before);
+}
+
+TEST_F(HelperWithLanesTest, AWriteThatTheProgramHasBegunIsLateUntilItIsDone) {
+  for (const auto kind : {CopyJob::Kind::kRead, CopyJob::Kind::kWrite}) {
+    CopyJob* const job = Job(kind);
+    helper_.Submit(1, job);
+    SetPhase(UROCE_COPY_CLAIMED, 0, 1);
+    EXPECT_FALSE(helper_.HasLateWrites());
+    helper_.Abandon(*job);
+    EXPECT_EQ(helper_.HasLateWrites(), kind == CopyJob::Kind::kWrite);
+    SetPhase(UROCE_COPY_DONE, 0, 1);
+    EXPECT_FALSE(helper_.HasLateWrites()) << "also before the worker has looked";
+    EXPECT_EQ(std::unique_ptr<CopyJob>(helper_.PollDone(1)).get(), job);
+  }
+  helper_.Submit(1, Job(CopyJob::Kind::kWrite));
+  SetPhase(UROCE_COPY_CLAIMED, 0, 1);
+  EXPECT_FALSE(helper_.HasLateWrites()) << "it is another one";
+}
+
 TEST_F(HelperWithLanesTest, TheHelperDecidesWhatTheProgramRefuses) {
   CopyJob* const bad = Job(CopyJob::Kind::kWrite);
   bad->pieces[0].app_addr = 64;  // No process has memory there.

@@ -361,6 +361,118 @@ TEST_F(StagedCopiesTest, AJobReachesMemoryOfTheProgramAndOfItsDeviceInTheOrderOf
   EXPECT_EQ(helper_.stage_counters()->written_bytes, 6u);
 }
 
+// ---- Queue pairs that are reset while the helper copies ----
+
+/// A program that does not answer until it is told to.
+class AbandonedCopiesTest : public StagedCopiesTest {
+ protected:
+  AbandonedCopiesTest() { program_.is_stopped = true; }
+  ~AbandonedCopiesTest() override {
+    program_.is_stopped = false;
+    while (helper_.in_flight(0) != 0) AwaitOne();
+  }
+
+  /// Submits a job of eight bytes at `addr`.
+  CopyJob& Submit(CopyJob::Kind kind, uint64_t addr, bool is_staged) {
+    auto* const job = new CopyJob;
+    job->kind = kind;
+    job->pieces[0] = {addr, reinterpret_cast<uint8_t*>(&value_), sizeof(value_), is_staged};
+    job->piece_count = job->own_pieces = 1;
+    job->swap_add = value_;
+    helper_.Submit(0, job);
+    return *job;
+  }
+  /// Submits one at the start of the device, which the program has been asked for on return.
+  CopyJob& Begin(CopyJob::Kind kind) {
+    CopyJob& job = Submit(kind, kDevice, /*is_staged=*/true);
+    while (rings::LoadAcquire(stage_.shared().requested) == 0) std::this_thread::yield();
+    return job;
+  }
+  std::unique_ptr<CopyJob> AwaitOne() {
+    for (;;) {
+      if (CopyJob* job = helper_.PollDone(0)) return std::unique_ptr<CopyJob>(job);
+      std::this_thread::yield();
+    }
+  }
+  void AwaitNoLateWrites() const {
+    while (helper_.HasLateWrites()) std::this_thread::yield();
+  }
+  uint64_t DeviceWord() {
+    program_.Stop();
+    uint64_t word = 0;
+    std::memcpy(&word, program_.device().data(), sizeof(word));
+    return word;
+  }
+
+  uint64_t value_ = 0x1122334455667788;
+  uint64_t host_ = 5;
+};
+
+TEST_F(AbandonedCopiesTest, AWriteThatHasBegunIsLateUntilItsBytesAreThere) {
+  CopyJob& job = Begin(CopyJob::Kind::kWrite);
+  EXPECT_FALSE(helper_.HasLateWrites());
+  helper_.Abandon(job);
+  EXPECT_TRUE(helper_.HasLateWrites());
+  program_.is_stopped = false;
+  AwaitNoLateWrites();
+  EXPECT_EQ(DeviceWord(), value_) << "nothing comes later";
+  EXPECT_EQ(AwaitOne().get(), &job) << "its frames are freed by the worker";
+}
+
+TEST_F(AbandonedCopiesTest, AnAtomicThatHasBegunIsLateUntilItHasWritten) {
+  CopyJob& job = Begin(CopyJob::Kind::kFetchAdd);
+  helper_.Abandon(job);
+  EXPECT_TRUE(helper_.HasLateWrites());
+  program_.is_stopped = false;
+  AwaitNoLateWrites();
+  EXPECT_EQ(DeviceWord(), value_);
+}
+
+TEST_F(AbandonedCopiesTest, AReadChangesNothingOfTheProgram) {
+  helper_.Abandon(Begin(CopyJob::Kind::kRead));
+  EXPECT_FALSE(helper_.HasLateWrites());
+}
+
+TEST_F(AbandonedCopiesTest, AJobThatHasNotBegunNeverBegins) {
+  const uint64_t before = host_;
+  Begin(CopyJob::Kind::kWrite);
+  CopyJob& behind =
+      Submit(CopyJob::Kind::kWrite, reinterpret_cast<uint64_t>(&host_), /*is_staged=*/false);
+  helper_.Abandon(behind);
+  EXPECT_FALSE(helper_.HasLateWrites()) << "another copy that hangs delays no one who resets this";
+  program_.is_stopped = false;
+  EXPECT_TRUE(AwaitOne()->succeeded);
+  const std::unique_ptr<CopyJob> second = AwaitOne();
+  EXPECT_EQ(second.get(), &behind);
+  EXPECT_FALSE(second->succeeded);
+  EXPECT_EQ(host_, before);
+}
+
+TEST_F(AbandonedCopiesTest, AWriteThatHasEndedIsNotLate) {
+  CopyJob& job =
+      Submit(CopyJob::Kind::kWrite, reinterpret_cast<uint64_t>(&host_), /*is_staged=*/false);
+  const std::unique_ptr<CopyJob> ended = AwaitOne();
+  EXPECT_EQ(host_, value_);
+  helper_.Abandon(job);
+  EXPECT_FALSE(helper_.HasLateWrites());
+}
+
+// Abandons each write as soon as it is submitted, so at any moment of its life. Runs under
+// ThreadSanitizer, too.
+TEST_F(AbandonedCopiesTest, WhenNoWriteIsLateNoneComes) {
+  program_.is_stopped = false;
+  auto& host = *reinterpret_cast<std::atomic<uint64_t>*>(&host_);
+  for (uint64_t round = 0; round < 2000; ++round) {
+    CopyJob& job = Submit(CopyJob::Kind::kFetchAdd, reinterpret_cast<uint64_t>(&host_), false);
+    for (uint64_t i = round % 64; i != 0; --i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    helper_.Abandon(job);
+    AwaitNoLateWrites();
+    const uint64_t before = host.load();
+    AwaitOne();
+    ASSERT_EQ(host.load(), before) << round;
+  }
+}
+
 TEST_F(StagedCopiesTest, AtomicsReadAndWriteAWordOfTheDevice) {
   const auto atomic = [this](CopyJob::Kind kind, uint64_t swap_add, uint64_t compare) {
     auto job = std::make_unique<CopyJob>();

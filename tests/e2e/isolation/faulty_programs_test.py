@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that use verbs badly, or end in odd ways, beside one that does not: it goes on, the
 others get what they deserve, and nothing is left behind."""
+import itertools
 import os
 import re
 import signal
@@ -73,12 +74,15 @@ class MisuseTest(unittest.TestCase):
         finally:
             os.kill(child, signal.SIGKILL)
 
-    def check_killed_when_ready(self, case, *settings):
+    def start_until_ready(self, case, *settings):
         program = self.start(case, *settings)
         wait_until(lambda: "ready" in program.output() or not program.running(), case)
         self.assertTrue(program.running(), program.output())
         self.bystander.wait_for_progress()
-        program.kill()
+        return program
+
+    def check_killed_when_ready(self, case, *settings):
+        self.start_until_ready(case, *settings).kill()
         self.check_nothing_is_left()
 
     def test_a_program_killed_with_a_full_channel_leaves_nothing(self):
@@ -87,6 +91,21 @@ class MisuseTest(unittest.TestCase):
     @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
     def test_memory_that_blocks_its_reader_delays_no_other(self):
         self.check_killed_when_ready("blocks-who-reads-its-memory", "UROCE_MR=copied")
+
+    @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
+    def test_a_queue_pair_that_is_reset_or_ends_leaves_no_copy_behind(self):
+        by_the_program, by_the_daemon = "UROCE_OWN_COPIES=1", "UROCE_OWN_COPIES=0"
+        for case, setting in itertools.product(("resets-over-a-copy", "ends-over-a-copy"),
+                                               (by_the_program, by_the_daemon)):
+            with self.subTest(case, setting=setting):
+                program = self.start_until_ready(case, "UROCE_MR=copied", setting)
+                os.kill(program.pid, signal.SIGUSR1)
+                program.expect_success(60)
+        self.check_nothing_is_left()
+
+    @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
+    def test_a_program_killed_while_its_queue_pair_waits_for_a_copy_leaves_nothing(self):
+        self.check_killed_when_ready("resets-over-a-copy", "UROCE_MR=copied")
 
     @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
     def test_a_read_of_events_that_never_ends_delays_no_other(self):

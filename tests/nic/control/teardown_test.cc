@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // In which order the objects of a program end: with its context, and with the program.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,10 +24,12 @@
 #include "nic/objects/resources.h"
 #include "nic/settings/config.h"
 #include "pipeline/os/shared_memory.h"
+#include "pipeline/shm/abi/uroce_stage.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
+#include "tests/nic/control/memory/lending.h"
 
 namespace uroce::nic {
 namespace {
@@ -149,6 +156,8 @@ class Owner {
 
   const Fd& arena() const { return hello_.fds[0]; }
   const Fd& wake_fd() const { return hello_.fds[1]; }
+  const Fd& lend_socket() const { return hello_.fds[2]; }
+  ControlClient& client() { return client_; }
   uint32_t context = 0, pd = 0, channel = 0, cq = 0, mr = 0, key = 0, mw = 0, ah = 0, srq = 0;
   uint32_t qp = 0, ud = 0, xrcd = 0, xrc_srq = 0, target = 0;
 
@@ -279,6 +288,91 @@ TEST_F(TeardownTest, PeersOfAProgramThatEndsHearNothing) {
     target.reset();  // While the others are on their way.
     EXPECT_EQ(writer.AwaitStatus(1), IBV_WC_RETRY_EXC_ERR) << "round " << round;
   }
+}
+
+/// A program with memory of a device, which answers for a copy when it is told to, and a queue pair
+/// that a peer writes to there.
+class SlowTarget : public Owner {
+ public:
+  explicit SlowTarget(Writer& writer) : Owner(1) {
+    MakeStagedMemory();
+    const uroce_create_qp_reply made = MakeQueuePair(IBV_QPT_RC);
+    queue_pair = made.handle;
+    EXPECT_EQ(Connect(queue_pair, "10.0.0.1", writer.qpn()), 0);
+    EXPECT_EQ(writer.Connect(writer.handle(), "10.0.0.2", made.qp_num), 0);
+    writer.Start(key);
+    while (rings::LoadAcquire(stage().requested) == 0) std::this_thread::yield();
+  }
+  template <typename T>
+  void Post(uint32_t command, const T& body) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&body);
+    client().Post(command, {bytes, bytes + sizeof(body)});
+  }
+  void AnswerForTheCopy() {
+    rings::StoreRelease(stage().served, rings::LoadAcquire(stage().requested));
+    syscall(SYS_futex, &stage().served, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  }
+  Answer AwaitAnswer() {
+    Answer answer;
+    Daemon().TurnUntil([&] { return !(answer = client().Receive(MSG_DONTWAIT)).hung_up; });
+    return answer;
+  }
+  bool HasAnswer() { return !client().Receive(MSG_DONTWAIT | MSG_PEEK).hung_up; }
+
+  uint32_t queue_pair = 0;
+
+ private:
+  uroce_stage& stage() const { return *reinterpret_cast<uroce_stage*>(stage_.data()); }
+  void MakeStagedMemory() {
+    const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+    SendLend(lend_socket().get(), LendMemory(), memory.get(), sizeof(uroce_lend));
+    uroce_lend_reply lent{};
+    Daemon().TurnUntil(
+        [&] { return recv(lend_socket().get(), &lent, sizeof(lent), MSG_DONTWAIT) > 0; });
+    EXPECT_EQ(lent.error, 0);
+    client().Post(UROCE_CREATE_STAGE, {});
+    const Answer made = AwaitAnswer();
+    stage_ = *MapShared(made.fds.at(0).get(), sizeof(uroce_stage));
+    struct {
+      uroce_reg_mr request;
+      uroce_mr_segment segment;
+    } message{};
+    message.request = {pd, kAccess, kAddr, kBytes, kAddr, 1, UROCE_NONE};
+    message.segment = {kAddr, kBytes, UROCE_MR_STAGED, UROCE_NONE, 0, UROCE_WHY_DEVICE, 0};
+    key = Call(UROCE_REG_MR, message).As<uroce_reg_mr_reply>().lkey;
+  }
+
+  Mapping stage_;
+};
+
+// What is under way for a queue pair must not come over what the program does with its memory
+// afterwards.
+TEST_F(TeardownTest, AQueuePairIsResetOrEndsWhenNoCopyWritesForIt) {
+  uroce_modify_qp reset{};
+  reset.attr.attr_mask = IBV_QP_STATE;
+  reset.attr.qp_state = IBV_QPS_RESET;
+  for (const bool ends : {false, true}) {
+    Writer writer;
+    SlowTarget target(writer);
+    reset.handle = target.queue_pair;
+    ends ? target.Post(UROCE_DESTROY_QP, uroce_handle{target.queue_pair, 0})
+         : target.Post(UROCE_MODIFY_QP, reset);
+    const Owner other;  // The daemon executes the commands of others.
+    EXPECT_NE(other.cq, UROCE_NONE);
+    EXPECT_FALSE(target.HasAnswer()) << ends;
+    target.AnswerForTheCopy();
+    EXPECT_EQ(target.AwaitAnswer().error, 0) << ends;
+  }
+}
+
+TEST_F(TeardownTest, AProgramEndsWhileItsQueuePairWaitsForACopy) {
+  Writer writer;
+  auto target = std::make_unique<SlowTarget>(writer);
+  target->Post(UROCE_DESTROY_QP, uroce_handle{target->queue_pair, 0});
+  const Owner other;
+  EXPECT_FALSE(target->HasAnswer());
+  target.reset();
+  AwaitPrograms(2);
 }
 
 }  // namespace

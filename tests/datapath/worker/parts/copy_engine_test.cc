@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/copy_engine.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "pipeline/datapath/memory/stage.h"
 #include "pipeline/datapath/queue/payload.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "tests/datapath/worker/parts/parts.h"
 #include "tests/datapath/worker/parts/work_parts.h"
 
@@ -109,6 +117,24 @@ TEST_F(CopyEngineTest, AnAbandonedCopyIsReportedToNoQueuePair) {
   EXPECT_EQ(rte_mempool_avail_count(TestPool()), before) << "the job's frame went with it";
   EXPECT_EQ(qp_.program().frames.waiting, 0u);
   qp_.set_wait(WaitKind::kNone);
+}
+
+TEST_F(CopyEngineTest, TheProgramSeesThatAnAbandonedCopyStillWrites) {
+  const Fd file = *MakeSharedFile("stage", sizeof(uroce_stage));
+  const Mapping program = *MapShared(file.get(), sizeof(uroce_stage));
+  qp_.config().session->copy_helper()->SetStage(std::make_unique<Stage>(
+      *GuardedMapping::Make(*MapShared(file.get(), sizeof(uroce_stage)), MappingGuard::kNoOwner)));
+  auto& stage = *reinterpret_cast<uroce_stage*>(program.data());
+  region_.segments[0].is_staged = true;
+  Place(region_);
+  while (rings::LoadAcquire(stage.requested) == 0) sched_yield();
+  CopyEngine::Abandon(qp_);
+  qp_.set_wait(WaitKind::kNone);
+  EXPECT_TRUE(qp_.config().session->HasLateWrites());
+  stage.error = EFAULT;  // Any answer ends it.
+  rings::StoreRelease(stage.served, 1u);
+  syscall(SYS_futex, &stage.served, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  while (qp_.config().session->HasLateWrites()) sched_yield();
 }
 
 // Packets behind a copy, and senders that are held meanwhile.

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * usage: faulty_programs CASE GID-A GID-B: misuses both ends of a connection between the NICs. */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/e2e/programs/faulty_programs/cases.h"
+#include "tests/e2e/programs/faulty_programs/stuck_file.h"
 
 void mu_bring_up(struct mu_pair* pair) {
   pair->a.peer = pair->b.info;
@@ -39,8 +43,25 @@ struct ibv_wc mu_await_completion(struct mu_pair* pair) {
   return wc;
 }
 
+void* mu_stuck_memory(const struct mu_pair* pair, size_t bytes) {
+  const int file = sf_open();
+  if (file < 0) vc_die(&pair->a, "no FUSE: %s", strerror(errno));
+  void* page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+  close(file);
+  if (page == MAP_FAILED) vc_die(&pair->a, "no memory: %s", strerror(errno));
+  return page;
+}
+
+void mu_await_waiters(const struct mu_pair* pair) {
+  const time_t deadline = time(NULL) + pair->options.deadline_s;
+  while (sf_waiters() == 0) {
+    if (time(NULL) > deadline) vc_die(&pair->a, "no thread reads the memory");
+    sched_yield();
+  }
+}
+
 static const struct mu_case* find(const char* name) {
-  const struct mu_case* tables[] = {mu_queue_cases, mu_process_cases};
+  const struct mu_case* tables[] = {mu_copy_cases, mu_queue_cases, mu_process_cases};
   for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); ++i) {
     for (const struct mu_case* one = tables[i]; one->name; ++one) {
       if (!strcmp(one->name, name)) return one;

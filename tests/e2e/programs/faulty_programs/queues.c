@@ -164,24 +164,6 @@ static void dies_with_a_full_channel(struct mu_pair* pair) {
   pause();
 }
 
-/* A page that never comes: a thread that touches it waits while this process lives. */
-static void* stuck_page(const struct mu_pair* pair) {
-  const int file = sf_open();
-  if (file < 0) vc_die(&pair->a, "no FUSE: %s", strerror(errno));
-  void* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-  close(file);
-  if (page == MAP_FAILED) vc_die(&pair->a, "no memory: %s", strerror(errno));
-  return page;
-}
-
-static void await_waiters(const struct mu_pair* pair) {
-  const time_t deadline = time(NULL) + pair->options.deadline_s;
-  while (sf_waiters() == 0) {
-    if (time(NULL) > deadline) vc_die(&pair->a, "no thread reads the memory");
-    sched_yield();
-  }
-}
-
 struct reader {
   int fd;
   void* to;
@@ -197,11 +179,11 @@ static void* read_record(void* argument) {
 /* A thread of it reads an event and never ends doing so; more events come. */
 static void blocks_who_sends_its_events(struct mu_pair* pair) {
   static struct reader reader;
-  reader = (struct reader){pair->a.channel->fd, stuck_page(pair)};
+  reader = (struct reader){pair->a.channel->fd, mu_stuck_memory(pair, 4096)};
   raise_event(pair);
   pthread_t thread;
   if (pthread_create(&thread, NULL, read_record, &reader)) vc_die(&pair->a, "no thread");
-  await_waiters(pair);
+  mu_await_waiters(pair);
   for (int i = 0; i < WRITES; ++i) raise_event(pair);
   ready();
   pause();
@@ -209,7 +191,7 @@ static void blocks_who_sends_its_events(struct mu_pair* pair) {
 
 /* With UROCE_MR=copied: a copy of its memory never ends while it lives. */
 static void blocks_who_reads_its_memory(struct mu_pair* pair) {
-  void* page = stuck_page(pair);
+  void* page = mu_stuck_memory(pair, 4096);
   struct ibv_mr* mr = ibv_reg_mr(pair->a.pd, page, 4096, 0);
   if (!mr) vc_die(&pair->a, "no region: %s", strerror(errno));
   struct ibv_sge sge = {(uintptr_t)page, 4096, mr->lkey};
@@ -219,7 +201,7 @@ static void blocks_who_reads_its_memory(struct mu_pair* pair) {
   request.wr.rdma.rkey = pair->a.peer.writable_rkey;
   struct ibv_send_wr* bad = NULL;
   if (ibv_post_send(pair->a.qp, &request, &bad)) vc_die(&pair->a, "ibv_post_send failed");
-  await_waiters(pair);
+  mu_await_waiters(pair);
   ready();
   ibv_dereg_mr(mr); /* Waits for the copy. */
   vc_die(&pair->a, "memory was given back though it is being read");

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,8 +20,19 @@
 /* The kernel refuses to be read from with less. */
 #define BUFFER_BYTES (FUSE_MIN_READ_BUFFER + 4096)
 
+#define LOOK_MS 10
+#define MOST_HELD 16
+
 static int g_device;
-static unsigned* g_waiters; /* Shared with who serves. */
+/* Shared with who serves. */
+static struct shared {
+  unsigned waiters;
+  unsigned lets_go;
+} * g_shared;
+/* Of who serves: the reads that wait. */
+static struct fuse_in_header g_held[MOST_HELD];
+static uint32_t g_held_bytes[MOST_HELD];
+static int g_held_count;
 
 static void answer(const struct fuse_in_header* request, int error, void* body, size_t bytes) {
   struct fuse_out_header header = {
@@ -38,6 +50,21 @@ static int is_daemon(uint32_t pid) {
   const ssize_t got = read(fd, name, sizeof(name) - 1);
   close(fd);
   return got > 0 && !strncmp(name, "uroce", 5);
+}
+
+static void hold(const struct fuse_in_header* request) {
+  if (g_held_count == MOST_HELD) return;
+  g_held[g_held_count] = *request;
+  g_held_bytes[g_held_count++] = ((const struct fuse_read_in*)(request + 1))->size;
+}
+
+static void answer_held(void) {
+  static char zeros[SF_BYTES];
+  if (!__atomic_load_n(&g_shared->lets_go, __ATOMIC_ACQUIRE)) return;
+  for (; g_held_count > 0; --g_held_count) {
+    const uint32_t bytes = g_held_bytes[g_held_count - 1];
+    answer(&g_held[g_held_count - 1], 0, zeros, bytes < SF_BYTES ? bytes : SF_BYTES);
+  }
 }
 
 static void serve(const struct fuse_in_header* request) {
@@ -59,13 +86,15 @@ static void serve(const struct fuse_in_header* request) {
       return;
     case FUSE_FLUSH:
       /* Not who opened it: one that is killed would wait in vain for its server to end with it. */
-      if (!is_daemon(request->pid)) {
+      if (is_daemon(request->pid)) {
+        __atomic_fetch_add(&g_shared->waiters, 1, __ATOMIC_RELEASE);
+      } else {
         answer(request, 0, NULL, 0);
-        return;
       }
-      __attribute__((fallthrough));
+      return;
     case FUSE_READ:
-      __atomic_fetch_add(g_waiters, 1, __ATOMIC_RELEASE);
+      hold(request);
+      __atomic_fetch_add(&g_shared->waiters, 1, __ATOMIC_RELEASE);
       return;
     case FUSE_RELEASE:
     case FUSE_FORGET:
@@ -79,6 +108,10 @@ static void serve(const struct fuse_in_header* request) {
 static void serve_all(void) {
   static char buffer[BUFFER_BYTES] __attribute__((aligned(8)));
   for (;;) {
+    struct pollfd asked = {g_device, POLLIN, 0};
+    const int any = poll(&asked, 1, LOOK_MS);
+    answer_held();
+    if (any == 0) continue;
     const ssize_t got = read(g_device, buffer, sizeof(buffer));
     if (got < 0 && errno != EINTR && errno != EAGAIN && errno != ENOENT) _exit(0);
     if (got >= (ssize_t)sizeof(struct fuse_in_header)) serve((struct fuse_in_header*)buffer);
@@ -116,10 +149,10 @@ static int open_at(const char* path) {
 int sf_open(void) {
   char path[] = "/tmp/stuck-XXXXXX";
   const int place = mkstemp(path);
-  g_waiters = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  g_shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   g_device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
   int fd = -1;
-  if (place >= 0 && g_device >= 0 && g_waiters != MAP_FAILED && !mount_on(path) && start_server()) {
+  if (place >= 0 && g_device >= 0 && g_shared != MAP_FAILED && !mount_on(path) && start_server()) {
     fd = open_at(path);
   }
   const int error = errno;
@@ -130,4 +163,6 @@ int sf_open(void) {
   return fd;
 }
 
-unsigned sf_waiters(void) { return __atomic_load_n(g_waiters, __ATOMIC_ACQUIRE); }
+void sf_let_go(void) { __atomic_store_n(&g_shared->lets_go, 1, __ATOMIC_RELEASE); }
+
+unsigned sf_waiters(void) { return __atomic_load_n(&g_shared->waiters, __ATOMIC_ACQUIRE); }
