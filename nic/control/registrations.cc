@@ -113,10 +113,10 @@ absl::Status Registrations::MakeWay(const std::shared_ptr<Arrival>& arrival, con
 }
 
 absl::Status Registrations::PublishFree(const std::shared_ptr<Arrival>& arrival, Reply& reply) {
-  const uint64_t copies = arrival->memory->copies_begun;
-  if (regions_.CopiesDone(copies)) return Publish(std::move(arrival->memory), reply);
+  const uint64_t generation = arrival->memory->copy_generation;
+  if (regions_.CopiesDone(generation)) return Publish(std::move(arrival->memory), reply);
   deferred_.Poll(
-      kCopyPace, [this, copies] { return regions_.CopiesDone(copies); },
+      kCopyPace, [this, generation] { return regions_.CopiesDone(generation); },
       [this, arrival](Reply& to) { return Publish(std::move(arrival->memory), to); });
   return absl::OkStatus();
 }

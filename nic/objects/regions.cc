@@ -572,7 +572,7 @@ bool Regions::MakeWay(MemoryObject& memory, RemappedRegions::IsOver is_over) {
   const RemappedRegions::Progress mapped = remapped_.MapSome(memory, is_over);
   const bool is_hidden = mapped.is_done && memory.replaces != UROCE_NONE;
   if (is_hidden) HideReplaced(memory);
-  if (is_hidden || mapped.has_changed) memory.copies_begun = core_.session().copies_begun();
+  if (is_hidden || mapped.has_changed) memory.copy_generation = core_.session().copy_generation();
   return mapped.is_done;
 }
 
@@ -627,7 +627,7 @@ void Regions::Hide(uint32_t handle) {
   core_.nic().keys().Unpublish(memory->published());
   core_.AwaitGrace();
   // No copy that begins after this can be into this region.
-  memory->copies_begun = core_.session().copies_begun();
+  memory->copy_generation = core_.session().copy_generation();
   memory->pd_use = {};
   core_.nic().numbers().keys.Release(memory->region.key, Nic::Now());
   hidden_.push_back(std::move(memory));
@@ -641,7 +641,7 @@ bool Regions::HiddenCopiesDone() const {
       return segment.mode == datapath::MrMode::kCopied;
     });
   };
-  return hidden_.empty() || core_.session().CopiesDone(hidden_.back()->copies_begun) ||
+  return hidden_.empty() || core_.session().CopiesDone(hidden_.back()->copy_generation) ||
          (!core_.session().has_mapped_copies() &&
           std::none_of(hidden_.begin(), hidden_.end(), is_copied));
 }

@@ -150,9 +150,9 @@ struct MemoryObject {
   /// A region without rights; keeps the key's place while `region` is being replaced.
   std::unique_ptr<datapath::MemoryRegion> stand_in;
   const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
-  /// Set by MakeWay and BeginDereg: the memory is free once Session::CopiesDone confirms this
-  /// number of copies.
-  uint64_t copies_begun = 0;
+  /// Set by MakeWay and BeginDereg: the memory is free once Session::CopiesDone confirms these
+  /// copies.
+  uint64_t copy_generation = 0;
   /// Counted by workers. It is outside of `region`, which is copied.
   std::unique_ptr<std::atomic<uint32_t>> bound_windows = std::make_unique<std::atomic<uint32_t>>(0);
 };
@@ -174,7 +174,7 @@ class Regions : public ProgramPart {
                                                      const uroce_mr_segment* segments) const;
   /// Hides the region that `memory` will replace from peers and workers, and lets older regions
   /// reach the memory they copy by the mappings of `memory`. Works until `is_over`; false: call it
-  /// again before any other command. Once it returns true, copies up to memory.copies_begun may
+  /// again before any other command. Once it returns true, copies up to memory.copy_generation may
   /// still be writing into that memory.
   bool MakeWay(MemoryObject& memory, RemappedRegions::IsOver is_over);
   /// Publishes the region to peers and workers. Its pages must be populated, and no copy may be
@@ -191,7 +191,7 @@ class Regions : public ProgramPart {
   /// Releases hidden regions, whose copies are done, until `is_over`. Returns whether none is left.
   bool ReleaseSome(absl::FunctionRef<bool()> is_over);
   /// False: a copy that began before is still running; ask again.
-  bool CopiesDone(uint64_t copies) const { return core_.session().CopiesDone(copies); }
+  bool CopiesDone(uint64_t generation) const { return core_.session().CopiesDone(generation); }
 
   bool EndSome(absl::FunctionRef<bool()> is_over) override;
 
@@ -218,7 +218,7 @@ class Regions : public ProgramPart {
   RemappedRegions& remapped_;
   std::shared_ptr<Quota> mr_parts_;  ///< Each region counts its own parts.
   HandleTable<MemoryObject> mrs_;
-  std::vector<std::unique_ptr<MemoryObject>> hidden_;  ///< By rising copies_begun.
+  std::vector<std::unique_ptr<MemoryObject>> hidden_;  ///< By rising copy_generation.
   Fd stage_;
   Fd copies_;
 };

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "pipeline/datapath/memory/copy_lanes.h"
+#include "pipeline/datapath/memory/job_generations.h"
 #include "pipeline/datapath/memory/stage.h"
 #include "pipeline/shm/rings/shared_word.h"
 
@@ -258,8 +259,7 @@ struct CopyHelper::Shared {
   std::atomic<bool> stop{false};
   std::atomic<bool> helper_sleeps{false};
   std::atomic<uint32_t> late_writes{0};
-  alignas(64) std::atomic<uint64_t> submitted{0};
-  alignas(64) std::atomic<uint64_t> finished{0};
+  JobGenerations jobs;
 };
 
 CopyHelper::CopyHelper(ProgramMemory memory, std::span<const int> wake_fds)
@@ -331,7 +331,7 @@ void AccessSpeed::Note(uint32_t bytes, std::chrono::nanoseconds took) {
 void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   job->worker = worker;
   ++shared_->lanes[worker].in_flight;
-  shared_->submitted.fetch_add(1, std::memory_order_release);
+  job->generation = shared_->jobs.Begin();
   CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
   if (lanes != nullptr) {
     const auto now = std::chrono::steady_clock::now();
@@ -374,7 +374,7 @@ CopyJob* CopyHelper::PollDone(uint32_t worker) {
       continue;
     }
     shared_->EndPhase(*taken.job);
-    shared_->finished.fetch_add(1, std::memory_order_release);
+    shared_->jobs.End(taken.job->generation);
     --lane.in_flight;
     return taken.job;
   }
@@ -424,13 +424,11 @@ void CopyHelper::AnnounceAwake(uint32_t worker) {
   shared_->lanes[worker].sleeps.store(false, std::memory_order_relaxed);
 }
 
-uint64_t CopyHelper::submitted() const {
-  return shared_->submitted.load(std::memory_order_acquire);
-}
+uint64_t CopyHelper::submitted() const { return shared_->jobs.begun(); }
 
-bool CopyHelper::AreDone(uint64_t jobs) const {
-  return shared_->finished.load(std::memory_order_acquire) >= jobs;
-}
+uint64_t CopyHelper::generation() const { return shared_->jobs.newest(); }
+
+bool CopyHelper::AreDone(uint64_t generation) const { return shared_->jobs.HaveEnded(generation); }
 
 bool CopyHelper::is_by_workers() const { return shared_->memory.by_workers; }
 
@@ -470,8 +468,8 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
       shared->EndPhase(*job);
       job->succeeded = outcome == Outcome::kDone;
       const bool is_orphan = outcome == Outcome::kProcessEnded;
+      shared->jobs.End(job->generation);
       (is_orphan ? shared->orphaned : lane.done).Post(job);
-      shared->finished.fetch_add(1, std::memory_order_release);
       rings::FullFence();
       if (lane.sleeps.load(std::memory_order_relaxed)) Signal(lane.wake_fd);
       const bool is_stopped = shared->stop.load(std::memory_order_relaxed);

@@ -83,6 +83,7 @@ struct CopyJob {
   rte_mbuf* frame = nullptr;             ///< Freed with the job if its owner has gone.
   QueuePair* owner = nullptr;            ///< Used by the worker; null once the queue pair has gone.
   uint32_t worker = 0;                   ///< The worker that the job belongs to; set by Submit.
+  uint64_t generation = 0;               ///< Set by Submit; see JobGenerations.
   std::atomic<Phase> phase{Phase::kAtWorker};
   CopyJob* next = nullptr;
 
@@ -214,10 +215,12 @@ class CopyHelper {
   void AnnounceAwake(uint32_t worker);
 
   // ---- control ----
-  /// The number of jobs submitted so far. AreDone with that number tells whether all of these are
-  /// done. The number is exact for jobs that were submitted before a grace period.
+  /// The number of jobs submitted so far.
   uint64_t submitted() const;
-  bool AreDone(uint64_t jobs) const;
+  /// That of the newest job. AreDone with it tells whether all jobs so far are done, in whatever
+  /// order: those at least that were submitted before a grace period.
+  uint64_t generation() const;
+  bool AreDone(uint64_t generation) const;
   /// Whether late writes are under way: see Abandon. They may not end before the process does.
   bool HasLateWrites() const;
   /// ProgramMemory::by_workers. Any thread.

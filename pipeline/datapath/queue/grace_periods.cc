@@ -72,9 +72,9 @@ bool KeyWaits::HasEnded(Wait& wait) const {
   if (wait.in_grace) {
     if (grace_ != nullptr && !grace_->HasPassed(wait.grace_token)) return false;
     wait.in_grace = false;
-    wait.copies_begun = session.copies_begun();
+    wait.copy_generation = session.copy_generation();
   }
-  return session.CopiesDone(wait.copies_begun);
+  return session.CopiesDone(wait.copy_generation);
 }
 
 }  // namespace uroce::datapath

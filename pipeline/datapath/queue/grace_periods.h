@@ -83,7 +83,7 @@ class KeyWaits {
     Waiting waiting = Waiting::kWork;
     bool in_grace = true;  ///< Then the copies that had begun by its end.
     uint64_t grace_token = 0;
-    uint64_t copies_begun = 0;
+    uint64_t copy_generation = 0;
   };
   bool HasEnded(Wait& wait) const;
 

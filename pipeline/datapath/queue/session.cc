@@ -46,9 +46,14 @@ uint64_t Session::copies_begun() const {
   return helper == nullptr ? 0 : helper->submitted();
 }
 
-bool Session::CopiesDone(uint64_t copies) const {
+uint64_t Session::copy_generation() const {
   const CopyHelper* helper = copy_helper();
-  return helper == nullptr || helper->AreDone(copies);
+  return helper == nullptr ? 0 : helper->generation();
+}
+
+bool Session::CopiesDone(uint64_t generation) const {
+  const CopyHelper* helper = copy_helper();
+  return helper == nullptr || helper->AreDone(generation);
 }
 
 bool Session::HasLateWrites() const {

@@ -60,12 +60,14 @@ class Session {
   /// Returns the address vector of `handle`, or null. Any worker, for this turn.
   const AddressVector* FindAddress(uint32_t handle) const;
 
-  /// The number of copies begun. Read after the grace period of an unpublished copied region:
-  /// CopiesDone must confirm it before the program may reuse the memory. Control thread.
+  /// The number of copies that the helper or the program has begun. Any thread.
   uint64_t copies_begun() const;
-  /// Whether the first `copies` copies have ended. They may never end: the program's memory can
-  /// block its reader for as long as it lives.
-  bool CopiesDone(uint64_t copies) const;
+  /// That of the newest copy; 0 without a helper. Read after the grace period of an unpublished
+  /// copied region: CopiesDone must confirm it before the program may reuse the memory. Any thread.
+  uint64_t copy_generation() const;
+  /// Whether the copies up to that generation have ended. They may never end: the program's memory
+  /// can block its reader for as long as it lives.
+  bool CopiesDone(uint64_t generation) const;
   /// Whether copies for queue pairs that were reset or have ended still write to the program's
   /// memory. The same holds for their end. Any thread.
   bool HasLateWrites() const;

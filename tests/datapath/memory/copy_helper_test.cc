@@ -245,7 +245,7 @@ TEST_F(CopyHelperTest, AtomicsOfAllWorkersExcludeEachOther) {
   EXPECT_TRUE(Await(0)->succeeded);
   EXPECT_EQ(sum, 2 * kRounds);
   EXPECT_EQ(helper_.submitted(), 2 * kRounds + 1);
-  EXPECT_TRUE(helper_.AreDone(2 * kRounds + 1));
+  EXPECT_TRUE(helper_.AreDone(helper_.generation()));
 }
 
 TEST_F(CopyHelperTest, AWorkerThatSleepsIsWokenAndTheOthersAreNot) {
@@ -292,7 +292,7 @@ TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHel
     job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
     helper->Submit(0, job.release());
   }
-  while (!helper->AreDone(3)) std::this_thread::yield();
+  while (!helper->AreDone(helper->generation())) std::this_thread::yield();
   EXPECT_EQ(helper->PollDone(0), nullptr);
   EXPECT_EQ(helper->in_flight(0), 3u) << "their queue pairs wait";
   helper.reset();

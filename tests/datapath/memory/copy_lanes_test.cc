@@ -259,11 +259,6 @@ class HelperWithLanesTest : public CopyLanesTest {
       std::this_thread::yield();
     }
   }
-  /// The helper counts a job a moment after it has given it back.
-  void AwaitDone(uint64_t jobs) const {
-    while (!helper_.AreDone(jobs)) std::this_thread::yield();
-  }
-
   std::array<int, kWorkers> wake_fds_{eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
   CopyHelper helper_{{.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = Credentials::Own()},
                      wake_fds_};
@@ -273,26 +268,45 @@ TEST_F(HelperWithLanesTest, AJobCountsAsUnderWayUntilTheProgramHasDoneIt) {
   helper_.Submit(0, Job(CopyJob::Kind::kWrite));
   EXPECT_EQ(helper_.in_lane(0), 1u);
   EXPECT_EQ(helper_.in_flight(0), 1u);
-  const uint64_t submitted = helper_.submitted();
-  EXPECT_FALSE(helper_.AreDone(submitted));
+  const uint64_t generation = helper_.generation();
+  EXPECT_FALSE(helper_.AreDone(generation));
   EXPECT_TRUE(helper_.AnnounceSleep(0));
   Serve();
   EXPECT_FALSE(helper_.AnnounceSleep(0)) << "a job is done";
-  EXPECT_FALSE(helper_.AreDone(submitted)) << "the worker has not taken it";
+  EXPECT_FALSE(helper_.AreDone(generation)) << "the worker has not taken it";
   const std::unique_ptr<CopyJob> job(helper_.PollDone(0));
   ASSERT_NE(job, nullptr);
   EXPECT_TRUE(job->succeeded);
-  EXPECT_TRUE(helper_.AreDone(submitted));
+  EXPECT_TRUE(helper_.AreDone(generation));
   EXPECT_EQ(helper_.in_flight(0), 0u);
   EXPECT_EQ(memory_, frame_);
 }
 
+// The helper and the program make copies side by side.
+TEST_F(HelperWithLanesTest, LaterJobsThatAreDoneStandForNoEarlierOne) {
+  uint64_t word = 0;
+  CopyJob* const slow = Job(CopyJob::Kind::kWrite);
+  helper_.Submit(0, slow);
+  SetPhase(UROCE_COPY_CLAIMED);
+  const uint64_t generation = helper_.generation();
+  for (int later = 0; later < 3; ++later) {
+    CopyJob* const atomic = Job(CopyJob::Kind::kFetchAdd, sizeof(word));
+    atomic->pieces[0].app_addr = reinterpret_cast<uint64_t>(&word);
+    helper_.Submit(1, atomic);
+    const std::unique_ptr<CopyJob> done(Await(1));
+    EXPECT_FALSE(helper_.AreDone(generation)) << later;
+  }
+  SetPhase(UROCE_COPY_DONE);
+  EXPECT_EQ(std::unique_ptr<CopyJob>(Await(0)).get(), slow);
+  EXPECT_TRUE(helper_.AreDone(generation));
+}
+
 TEST_F(HelperWithLanesTest, TheHelperDoesWhatAStoppedProgramDoesNot) {
   helper_.Submit(1, Job(CopyJob::Kind::kWrite));
-  const uint64_t submitted = helper_.submitted();
+  const uint64_t generation = helper_.generation();
   const std::unique_ptr<CopyJob> job(Await(1));
   EXPECT_TRUE(job->succeeded);
-  AwaitDone(submitted);
+  EXPECT_TRUE(helper_.AreDone(generation));
   EXPECT_EQ(helper_.lane_counters()->left_to_helper, 1u);
   EXPECT_EQ(memory_, frame_);
 }
@@ -409,7 +423,7 @@ TEST_F(HelperWithLanesTest, EachOfManyJobsIsDoneByTheProgramOrByTheHelper) {
     }
   }
   EXPECT_EQ(helper_.in_flight(0), 0u);
-  AwaitDone(helper_.submitted());
+  EXPECT_TRUE(helper_.AreDone(helper_.generation()));
 }
 
 TEST_F(HelperWithLanesTest, AtomicsStayWithTheHelper) {

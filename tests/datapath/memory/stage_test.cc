@@ -398,7 +398,6 @@ class AbandonedCopiesTest : public StagedCopiesTest {
     while (helper_.HasLateWrites()) std::this_thread::yield();
   }
   uint64_t DeviceWord() {
-    program_.Stop();
     uint64_t word = 0;
     std::memcpy(&word, program_.device().data(), sizeof(word));
     return word;

@@ -335,8 +335,8 @@ TEST_F(WorkerCopiesTest, FramesGoBackWhereverAQueuePairEnds) {
     while (!bed_.Copying()) bed_.Turn();
     for (int i = 0; i < turns; ++i) bed_.Turn();
     bed_.RemoveEndpoints();
-    const uint64_t begun = bed_.session->copies_begun();
-    while (!bed_.session->CopiesDone(begun)) sched_yield();
+    const uint64_t generation = bed_.session->copy_generation();
+    while (!bed_.session->CopiesDone(generation)) sched_yield();
     bed_.Settle();
     ASSERT_LE(rte_mempool_in_use_count(TestPool()), before + kBurst)
         << "but for a burst of empty ones";
@@ -667,9 +667,9 @@ TEST_F(WorkerParkedTest, RemovalDoesNotWaitForTheCopy) {
   bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(a->qp.get()); });
   bed_.endpoints.pop_back();
   bed_.endpoints.pop_back();
-  const uint64_t begun = bed_.session->copies_begun();
-  EXPECT_GT(begun, 0u);
-  while (!bed_.session->CopiesDone(begun)) sched_yield();
+  EXPECT_GT(bed_.session->copies_begun(), 0u);
+  const uint64_t generation = bed_.session->copy_generation();
+  while (!bed_.session->CopiesDone(generation)) sched_yield();
   bed_.Settle();
 }
 

@@ -388,8 +388,8 @@ TEST_P(WorkerThreadTest, QueuePairsLeaveInTheMiddleOfTheirWork) {
   }
   WriteAndWait(1);
   bed_.worker->Run([&] { bed_.keys.Unpublish(&to_); });
-  const uint64_t begun = bed_.session->copies_begun();
-  while (!bed_.session->CopiesDone(begun)) std::this_thread::yield();
+  const uint64_t generation = bed_.session->copy_generation();
+  while (!bed_.session->CopiesDone(generation)) std::this_thread::yield();
 }
 
 }  // namespace
