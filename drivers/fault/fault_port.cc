@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/base/observation.h"
 #include "pipeline/fabric/frame.h"
 #include "pipeline/port/frames.h"
+#include "pipeline/port/superframes.h"
 #include "pipeline/wire/decode.h"
 
 namespace uroce::drivers {
@@ -167,7 +169,9 @@ void FaultLane::Corrupt(rte_mbuf* frame) {
 /// A frame without an ICRC has the right one before, so that its receiver can tell.
 void FaultLane::Change(rte_mbuf* frame, uint32_t at, uint8_t flip) {
   static const PendingIcrc pending;
+  static const CheckedIcrc checked;
   pending.Settle(*frame);
+  checked.Clear(*frame);
   BytesOf(frame)[at] ^= flip;
   ++counters_.corrupted;
 }
@@ -237,7 +241,7 @@ uint64_t LaneSeed(const FaultConfig& config, uint16_t queue, uint64_t direction)
 }  // namespace
 
 FaultPort::FaultPort(std::unique_ptr<Port> port, const FaultConfig& config, rte_mempool* copies)
-    : port_(std::move(port)) {
+    : port_(std::move(port)), copies_(copies) {
   for (uint16_t queue = 0; queue < port_->queues(); ++queue) {
     lanes_.emplace_back(new Lanes{.receive = FaultLane({}, {}, 0, copies),
                                   .transmit = FaultLane({}, {}, 0, copies)});
@@ -297,11 +301,36 @@ uint16_t FaultPort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t cou
   return lanes_[queue]->receive.Take(frames, count, now);
 }
 
+uint16_t FaultPort::ReceiveWhole(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) {
+  const Lanes& lanes = *lanes_[queue];
+  if (!lanes.transmit.is_idle() || !lanes.receive.is_idle()) {
+    return ReceiveBurst(queue, frames, count, now);
+  }
+  return port_->ReceiveWhole(queue, frames, count, now);
+}
+
+bool FaultPort::PutFrames(FaultLane& lane, rte_mbuf* frame, Nanos now) {
+  const uint32_t packets = PacketsOf(*frame);
+  if (lane.room() < packets) return false;
+  if (packets == 1) {
+    lane.Put(frame, now);
+  } else {
+    Count(lost_, CutSuperframe(frame, copies_, [&](rte_mbuf* cut) { lane.Put(cut, now); }));
+  }
+  return true;
+}
+
+PortCounters FaultPort::counters() const {
+  PortCounters counters = port_->counters();
+  counters.tx_discards += lost_.load(std::memory_order_relaxed);
+  return counters;
+}
+
 uint16_t FaultPort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) {
   FaultLane& lane = lanes_[queue]->transmit;
   if (lane.is_idle()) return port_->TransmitBurst(queue, frames, count, now);
   uint16_t taken = 0;
-  for (; taken < count && lane.room() > 0; ++taken) lane.Put(frames[taken], now);
+  while (taken < count && PutFrames(lane, frames[taken], now)) ++taken;
   SendOn(queue, now);
   return taken;
 }

@@ -4,6 +4,7 @@
 // link.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -117,11 +118,13 @@ class FaultLane {
 /// needs to do nothing else. A worker that wants to sleep asks NextDeadline.
 class FaultPort final : public Port {
  public:
-  /// Duplicates are copied into mbufs of `copies`, which outlives this port.
+  /// Duplicates, and packets of superframes that faults may meet, are copied into mbufs of
+  /// `copies`, which outlives this port.
   FaultPort(std::unique_ptr<Port> port, const FaultConfig& config, rte_mempool* copies);
 
   uint16_t queues() const override { return port_->queues(); }
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t ReceiveWhole(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override;
   const void* outlet(uint16_t queue) const override {
@@ -133,6 +136,9 @@ class FaultPort final : public Port {
   bool IsOutletEmpty(uint16_t queue) const override {
     return lanes_[queue]->transmit.is_idle() && port_->IsOutletEmpty(queue);
   }
+  bool takes_superframes(uint16_t queue) const override {
+    return lanes_[queue]->transmit.is_idle() && port_->takes_superframes(queue);
+  }
   TurnLimit turn_limit() const override { return port_->turn_limit(); }
   int wait_fd(uint16_t queue) const override { return port_->wait_fd(queue); }
   bool wakes_itself() const override { return port_->wakes_itself(); }
@@ -143,7 +149,7 @@ class FaultPort final : public Port {
   bool may_lag() const override { return port_->may_lag(); }
   uint64_t receive_buffer_bytes() const override { return port_->receive_buffer_bytes(); }
   PortInfo Info() const override;
-  PortCounters counters() const override { return port_->counters(); }
+  PortCounters counters() const override;
   void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }
   int maintain_fd() const override { return port_->maintain_fd(); }
 
@@ -164,14 +170,18 @@ class FaultPort final : public Port {
   };
 
   LaneRules RulesOf(FaultDirection lane) const;
+  /// Puts a frame, or the packets of a superframe, into the lane. False: it has no room.
+  bool PutFrames(FaultLane& lane, rte_mbuf* frame, Nanos now);
   void SendOn(uint16_t queue, Nanos now);
   void TakeIn(uint16_t queue, Nanos now);
 
   const std::unique_ptr<Port> port_;
+  rte_mempool* const copies_;
   bool is_harmless_ = true;
   bool is_link_down_ = false;
   std::vector<std::unique_ptr<ActiveFaultRule>> rules_;
   std::vector<std::unique_ptr<Lanes>> lanes_;
+  std::atomic<uint64_t> lost_{0};  ///< Packets of superframes that there was no mbuf for.
 };
 
 }  // namespace uroce::drivers

@@ -62,6 +62,17 @@ IdentificationGuess::Found IdentificationGuess::Store(std::span<uint8_t> frame,
   return is_expected ? Found::kExpected : Found::kFitted;
 }
 
+void IdentificationGuess::Pass(std::span<const uint8_t> frame, const wire::UdpFrame& places,
+                               uint32_t count) {
+  if (places.is_ipv6) return;
+  const uint32_t key = FlowKey(frame, places);
+  Flow& flow = flows_[(key >> 1) % kFlows];
+  flow.last = static_cast<uint16_t>(flow.last + count);
+  const bool are_segments = flow.segments != 0 && flow.last < kSegments;
+  flow.segments =
+      static_cast<uint8_t>(are_segments ? std::min<uint32_t>(flow.segments + count, kSure) : 0);
+}
+
 namespace {
 
 constexpr uint16_t kIpv4Headers = 14 + 20 + 8;
@@ -168,8 +179,7 @@ void WriteIpv6Headers(uint8_t* at, const Mac& mac, const sockaddr_in6& source, c
 DatagramReader::DatagramReader() {
   source_bytes_ = sizeof(sockaddr_in6);
   for (uint16_t i = 0; i < kMost; ++i) {
-    parts_[i] = {.iov_base = (*buffers_)[i].data() + wire::kMaxUdpHeaderBytes,
-                 .iov_len = wire::kMaxSuperframeBytes};
+    UseBuffer(i);
     msghdr& message = headers_[i].msg_hdr;
     message.msg_iov = &parts_[i];
     message.msg_iovlen = 1;
@@ -178,14 +188,22 @@ DatagramReader::DatagramReader() {
   }
 }
 
-// Most ports see one family alone for a long time: the other is asked when that has nothing.
+void DatagramReader::UseBuffer(uint16_t index) {
+  parts_[index] = {.iov_base = BufferOf(index) + wire::kMaxUdpHeaderBytes,
+                   .iov_len = wire::kMaxSuperframeBytes};
+}
+
+// Most ports see one family alone for a long time: the other is asked now and then when that has
+// nothing. A worker that is about to sleep is woken by either.
 bool DatagramReader::Read(const UdpSockets& sockets) {
   for (const bool is_ipv6 : {is_ipv6_, !is_ipv6_}) {
+    if (is_ipv6 != is_ipv6_ && !asks_all_ && ++reads_ % kReadsOfOne != 0) return false;
     const Fd& socket = is_ipv6 ? sockets.ipv6.receiver : sockets.ipv4.receiver;
     if (!socket || !ReadMessages(socket.get())) continue;
     is_ipv6_ = is_ipv6;
     return true;
   }
+  asks_all_ = false;
   return false;
 }
 
@@ -196,8 +214,7 @@ bool DatagramReader::Begin() {
   const bool is_told = is_ipv6_ ? told.ipv6.has_value() : told.ipv4.has_value();
   if (!is_told || length == 0 || (message.msg_flags & MSG_TRUNC) != 0) return false;
   places_ = {.payload_offset = is_ipv6_ ? kIpv6Headers : kIpv4Headers, .is_ipv6 = is_ipv6_};
-  uint8_t* const start =
-      (*buffers_)[at_].data() + wire::kMaxUdpHeaderBytes - places_.payload_offset;
+  uint8_t* const start = BufferOf(at_) + wire::kMaxUdpHeaderBytes - places_.payload_offset;
   if (is_ipv6_) {
     WriteIpv6Headers(start, mac_, sources_[at_], told);
   } else {
@@ -209,17 +226,38 @@ bool DatagramReader::Begin() {
   const auto whole = static_cast<uint16_t>(std::min<uint32_t>(length, UINT16_MAX));
   cutter_ = wire::SuperframeCutter::Make({start, places_.payload_offset + length},
                                          told.segment_bytes != 0 ? told.segment_bytes : whole);
+  if (cutter_ && cutter_->segments() > 1) CheckSuperframe({start, places_.payload_offset + length});
   return cutter_.has_value();
+}
+
+// The first packet's frame lies in place, and its identification is one that the others follow.
+void DatagramReader::CheckSuperframe(std::span<uint8_t> superframe) {
+  superframe_ = superframe;
+  const std::span<uint8_t> first = superframe.first(cutter_->FrameBytes(0));
+  cutter_->WriteHeaders(0, wire::Identifications::kSame, first.data());
+  const uint16_t segment_bytes = cutter_->segment_bytes();
+  if (guess_.Store(first, places_) == IdentificationGuess::Found::kDamaged) return;
+  const auto numbered = wire::SuperframeCutter::Make(superframe, segment_bytes);
+  identifications_ = wire::FindIdentifications(superframe, *numbered);
+  if (!identifications_) return;
+  cutter_ = numbered;
+  if (*identifications_ == wire::Identifications::kRising) {
+    guess_.Pass(first, places_, cutter_->segments() - 1);
+  }
 }
 
 bool DatagramReader::Write(rte_mbuf& frame) {
   const uint32_t length = cutter_->FrameBytes(segment_);
   if (length > rte_pktmbuf_tailroom(&frame)) return false;
   auto* const to = rte_pktmbuf_mtod(&frame, uint8_t*);
-  cutter_->Write(segment_, wire::Identifications::kSame, to);
   frame.data_len = static_cast<uint16_t>(length);
   frame.pkt_len = length;
-  const auto found = identifications_.Store({to, length}, places_);
+  if (identifications_) {
+    cutter_->Write(segment_, *identifications_, to);
+    return true;
+  }
+  cutter_->Write(segment_, wire::Identifications::kSame, to);
+  const auto found = guess_.Store({to, length}, places_);
   if (found == IdentificationGuess::Found::kFitted) ++counts_.fitted;
   return true;
 }
@@ -314,7 +352,12 @@ class DatagramMessages {
     uint16_t identification = 0;
     for (uint8_t at = groups[index].first; at != FrameGroups::kNoFrame; at = groups.NextOf(at)) {
       const std::span<uint8_t> frame = FrameBytes(*frames[at]);
-      wire::Renumber(frame, places, port, identification++);
+      if (mark_.IsSet(*frames[at])) {
+        wire::RenumberSegments(frame, places, SuperframeMark::SegmentBytesOf(*frames[at]), port);
+        ++identification;  // Of a frame behind it: one that has several packets is the only one.
+      } else {
+        wire::Renumber(frame, places, port, identification++);
+      }
       const std::span<uint8_t> payload = frame.subspan(places.payload_offset);
       parts_[used_++] = {.iov_base = payload.data(), .iov_len = payload.size()};
     }
@@ -366,6 +409,7 @@ class DatagramMessages {
     message.msg_controllen += control.used();
   }
 
+  const SuperframeMark mark_;
   std::array<mmsghdr, kMost> messages_{};
   std::array<int, kMost> fds_{};
   std::array<iovec, kMost> parts_{};
@@ -384,6 +428,8 @@ struct DatagramWriter::Burst {
 
 DatagramWriter::DatagramWriter() : burst_(new Burst) {}
 DatagramWriter::~DatagramWriter() = default;
+
+bool DatagramWriter::sends_superframes() const { return burst_->sender.sends_superframes(); }
 
 SentFrames DatagramWriter::Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count,
                                 bool goes_on) {

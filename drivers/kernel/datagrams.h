@@ -41,6 +41,8 @@ class IdentificationGuess {
   /// Stores the identification in `frame`, an untagged RoCE frame that ends with its ICRC. IPv6 has
   /// none: kExpected.
   Found Store(std::span<uint8_t> frame, const wire::UdpFrame& places);
+  /// `count` packets with rising identifications follow the one that `frame` was stored in.
+  void Pass(std::span<const uint8_t> frame, const wire::UdpFrame& places, uint32_t count);
 
  private:
   static constexpr uint32_t kFlows = 1024;
@@ -62,21 +64,27 @@ class DatagramReader final : public MessageReader {
   /// The destination of frames but those to multicast groups. While no thread is inside.
   void SetMac(const Mac& mac) { mac_ = mac; }
   /// Yields up to `count` frames in mbufs of `pool`; the caller owns them.
-  uint16_t Receive(const UdpSockets& sockets, rte_mempool* pool, rte_mbuf** frames,
-                   uint16_t count) {
-    return ReceiveFrames(pool, frames, count, [&] { return Read(sockets); });
+  uint16_t Receive(const UdpSockets& sockets, rte_mempool* pool, rte_mbuf** frames, uint16_t count,
+                   bool whole = false) {
+    return ReceiveFrames(pool, frames, count, whole, [&] { return Read(sockets); });
   }
 
  private:
   bool Read(const UdpSockets& sockets);
+  void UseBuffer(uint16_t index) override;
   bool Begin() override;
   bool Write(rte_mbuf& frame) override;
+  /// Looks whether the ICRCs of the message, which has several packets, are all right.
+  void CheckSuperframe(std::span<uint8_t> superframe);
+
+  static constexpr uint32_t kReadsOfOne = 4;
 
   Mac mac_{};
   std::array<sockaddr_in6, kMost> sources_{};
   std::array<iovec, kMost> parts_{};
   bool is_ipv6_ = false;  ///< Of all messages that were read.
-  IdentificationGuess identifications_;
+  uint32_t reads_ = 0;    ///< That have found nothing of that family.
+  IdentificationGuess guess_;
   wire::UdpFrame places_;  ///< Of the message that is begun.
 };
 
@@ -89,6 +97,7 @@ class DatagramWriter {
   /// See SuperframeSender::Send.
   SentFrames Send(const UdpSockets& sockets, rte_mbuf** frames, uint16_t count,
                   bool goes_on = false);
+  bool sends_superframes() const;
 
  private:
   struct Burst;

@@ -59,13 +59,10 @@ class SocketPort : public Port {
   // ---- worker ----
 
   uint16_t ReceiveBurst(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos now) final {
-    Queue& queue = queues_[index];
-    queue.gate.Advance(now);
-    const uint16_t got = queue.reader.Receive(queue.sockets, pool_, frames, count);
-    const auto [dropped, fitted] = queue.reader.TakeCounts();
-    if (dropped != 0) Count(queue.rx_dropped, dropped);
-    if (fitted != 0) Count(queue.rx_fitted, fitted);
-    return got;
+    return Receive(index, frames, count, /*whole=*/false, now);
+  }
+  uint16_t ReceiveWhole(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos now) final {
+    return Receive(index, frames, count, /*whole=*/true, now);
   }
   uint16_t TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos now) final {
     Queue& queue = queues_[index];
@@ -74,17 +71,24 @@ class SocketPort : public Port {
         queue.writer.Send(queue.sockets, frames, count, IsFullTurn({frames, count}));
     if (sent.dropped != 0) Count(queue.tx_dropped, sent.dropped);
     if (!queue.gate.GivesUp(sent.frames != 0, sent.is_full, now)) return sent.frames;
-    rte_pktmbuf_free_bulk(frames + sent.frames, count - sent.frames);
-    Count(queue.tx_dropped, count - sent.frames);
+    const std::span<rte_mbuf*> rest(frames + sent.frames, count - sent.frames);
+    for (const rte_mbuf* frame : rest) Count(queue.tx_dropped, PacketsOf(*frame));
+    rte_pktmbuf_free_bulk(rest.data(), static_cast<unsigned>(rest.size()));
     return count;
   }
   uint16_t TransmitRoom(uint16_t index) const final {
     return queues_[index].gate.is_open() ? FrameGroups::kMostFrames : 0;
   }
+  bool takes_superframes(uint16_t index) const final {
+    return queues_[index].writer.sends_superframes();
+  }
   TurnLimit turn_limit() const final { return kSocketTurn; }
   int wait_fd(uint16_t index) const final { return queues_[index].wake.fd(); }
   bool BeforeSleep(uint16_t index) final { return !queues_[index].reader.has_frames(); }
-  void AfterSleep(uint16_t index) final { queues_[index].wake.Drain(); }
+  void AfterSleep(uint16_t index) final {
+    queues_[index].wake.Drain();
+    queues_[index].reader.OnWake();
+  }
   Nanos NextDeadline(uint16_t index) const final { return queues_[index].gate.opens_at(); }
 
  protected:
@@ -141,6 +145,16 @@ class SocketPort : public Port {
   void ForgetInterface() { ifindex_ = 0; }
 
  private:
+  uint16_t Receive(uint16_t index, rte_mbuf** frames, uint16_t count, bool whole, Nanos now) {
+    Queue& queue = queues_[index];
+    queue.gate.Advance(now);
+    const uint16_t got = queue.reader.Receive(queue.sockets, pool_, frames, count, whole);
+    const auto [dropped, fitted] = queue.reader.TakeCounts();
+    if (dropped != 0) Count(queue.rx_dropped, dropped);
+    if (fitted != 0) Count(queue.rx_fitted, fitted);
+    return got;
+  }
+
   const uint32_t mtu_bytes_;  ///< 0: the interface's.
   rte_mempool* const pool_;
   std::vector<Queue> queues_;

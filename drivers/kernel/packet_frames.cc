@@ -53,11 +53,15 @@ wire::Identifications IdentificationsOf(const wire::SuperframeCutter& cutter) {
 
 PacketReader::PacketReader() {
   for (uint16_t i = 0; i < kMost; ++i) {
-    parts_[i] = {{{.iov_base = &vnet_[i], .iov_len = sizeof(VnetHeader)},
-                  {.iov_base = (*buffers_)[i].data(), .iov_len = kFrameBytes}}};
+    parts_[i][0] = {.iov_base = &vnet_[i], .iov_len = sizeof(VnetHeader)};
+    UseBuffer(i);
     headers_[i].msg_hdr.msg_iov = parts_[i].data();
     headers_[i].msg_hdr.msg_iovlen = parts_[i].size();
   }
+}
+
+void PacketReader::UseBuffer(uint16_t index) {
+  parts_[index][1] = {.iov_base = BufferOf(index), .iov_len = kFrameBytes};
 }
 
 bool PacketReader::Read(const Fd& socket) {
@@ -90,7 +94,10 @@ bool PacketReader::Begin() {
   if (vnet.gso_type != kGsoUdpPackets) return false;
   cutter_ = wire::SuperframeCutter::Make(bytes(), vnet.gso_size);
   if (!cutter_) return false;
-  identifications_ = IdentificationsOf(*cutter_);
+  superframe_ = bytes();
+  const auto found = wire::FindIdentifications(superframe_, *cutter_);
+  likely_ = found ? *found : IdentificationsOf(*cutter_);
+  if (!messages_[at_].is_tagged) identifications_ = found;
   return true;
 }
 
@@ -102,7 +109,7 @@ bool PacketReader::Write(rte_mbuf& frame) {
   if (whole > rte_pktmbuf_tailroom(&frame)) return false;
   auto* const to = rte_pktmbuf_mtod(&frame, uint8_t*);
   if (cutter_) {
-    cutter_->Write(segment_, identifications_, to);
+    cutter_->Write(segment_, likely_, to);
   } else {
     std::copy_n(bytes().data(), length, to);
   }
@@ -183,6 +190,8 @@ struct PacketWriter::Burst {
 
 PacketWriter::PacketWriter() : burst_(new Burst) {}
 PacketWriter::~PacketWriter() = default;
+
+bool PacketWriter::sends_superframes() const { return burst_->sender.sends_superframes(); }
 
 SentFrames PacketWriter::Send(const Fd& socket, rte_mbuf** frames, uint16_t count, bool goes_on) {
   auto& messages = burst_->messages;

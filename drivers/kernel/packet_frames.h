@@ -39,8 +39,9 @@ class PacketReader final : public MessageReader {
  public:
   PacketReader();
   /// Yields up to `count` frames in mbufs of `pool`; the caller owns them.
-  uint16_t Receive(const Fd& socket, rte_mempool* pool, rte_mbuf** frames, uint16_t count) {
-    return ReceiveFrames(pool, frames, count, [&] { return Read(socket); });
+  uint16_t Receive(const Fd& socket, rte_mempool* pool, rte_mbuf** frames, uint16_t count,
+                   bool whole = false) {
+    return ReceiveFrames(pool, frames, count, whole, [&] { return Read(socket); });
   }
 
  private:
@@ -51,14 +52,15 @@ class PacketReader final : public MessageReader {
   };
 
   bool Read(const Fd& socket);
+  void UseBuffer(uint16_t index) override;
   bool Begin() override;
   bool Write(rte_mbuf& frame) override;
-  std::span<uint8_t> bytes() { return {(*buffers_)[at_].data(), messages_[at_].length_bytes}; }
+  std::span<uint8_t> bytes() { return {BufferOf(at_), messages_[at_].length_bytes}; }
 
   std::array<VnetHeader, kMost> vnet_{};
   std::array<std::array<iovec, 2>, kMost> parts_{};
   std::array<Message, kMost> messages_{};
-  wire::Identifications identifications_ = wire::Identifications::kRising;  ///< Of a superframe.
+  wire::Identifications likely_ = wire::Identifications::kRising;  ///< Of a superframe.
 };
 
 /// One thread. An error that superframes alone have ends them: frames leave one by one from then
@@ -69,6 +71,7 @@ class PacketWriter {
   ~PacketWriter();
   /// See SuperframeSender::Send.
   SentFrames Send(const Fd& socket, rte_mbuf** frames, uint16_t count, bool goes_on = false);
+  bool sends_superframes() const;
 
  private:
   struct Burst;

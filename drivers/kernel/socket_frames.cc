@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+
+#include "pipeline/wire/icrc.h"
 
 namespace uroce::drivers {
 namespace {
@@ -35,7 +38,7 @@ bool FrameGroups::KeepOpenGroup() {
 void FrameGroups::Place(rte_mbuf& frame, uint8_t index, bool joins) {
   using Added = wire::SuperframeBuilder::Added;
   next_[index] = kNoFrame;
-  const uint16_t looks = joins ? std::min(size_, kMostLooks) : 0;
+  const uint16_t looks = joins && !mark_.IsSet(frame) ? std::min(size_, kMostLooks) : 0;
   for (uint16_t back = 1; back <= looks; ++back) {
     Group& group = groups_[size_ - back];
     const Added added = group.builder->Add(FrameBytes(frame));
@@ -46,7 +49,11 @@ void FrameGroups::Place(rte_mbuf& frame, uint8_t index, bool joins) {
     return;
   }
   Group& group = groups_[size_++];
-  group.builder.emplace(FrameBytes(frame));
+  if (mark_.IsSet(frame)) {
+    group.builder.emplace(FrameBytes(frame), SuperframeMark::SegmentBytesOf(frame));
+  } else {
+    group.builder.emplace(FrameBytes(frame));
+  }
   group.first = group.last = index;
 }
 
@@ -72,6 +79,11 @@ SentFrames SuperframeSender::Send(rte_mbuf** frames, uint16_t count, bool goes_o
     rte_mbuf** const rest = frames + result.frames;
     const auto left =
         static_cast<uint16_t>(std::min<int>(FrameGroups::kMostFrames, count - result.frames));
+    if (!joins && mark_.IsSet(**rest)) [[unlikely]] {
+      if (!SendOneByOne(rest, send, result)) break;
+      ++result.frames;
+      continue;
+    }
     groups_.Make(rest, left, joins);
     const bool is_end = result.frames + left == count;
     const bool keeps = goes_on && is_end && groups_.KeepOpenGroup();
@@ -93,15 +105,45 @@ SentFrames SuperframeSender::Send(rte_mbuf** frames, uint16_t count, bool goes_o
       sends_superframes_ &= refusal != Refusal::kEver;
       continue;
     }
-    const uint16_t dropped = groups_.Release(1, rest, left);
-    result.frames += dropped;
-    result.dropped += dropped;
+    result.dropped += groups_[0].builder->segments();
+    result.frames += groups_.Release(1, rest, left);
   }
   return result;
 }
 
-MessageReader::MessageReader() : buffers_(new std::array<Buffer, kMost>) {
+// The first packet is a frame in place; the one behind it becomes one when the first has left.
+bool SuperframeSender::SendOneByOne(rte_mbuf** superframe, SendGroups send, SentFrames& result) {
+  rte_mbuf& frame = **superframe;
+  for (uint32_t left = PacketsOf(frame); left != 0; --left) {
+    const uint16_t whole = frame.data_len;
+    const uint16_t segment_bytes = SuperframeMark::SegmentBytesOf(frame);
+    const wire::SuperframeBuilder first(FrameBytes(frame), segment_bytes);
+    if (left > 1) {
+      frame.data_len = static_cast<uint16_t>(first.places().payload_offset + segment_bytes);
+    }
+    mark_.Clear(frame);
+    groups_.Make(superframe, 1, /*joins=*/false);
+    // A back end may renumber the packet, but the packets behind it follow its former numbers.
+    const wire::UdpFrame& places = first.places();
+    const wire::FlowNumbers former = wire::NumbersOf(FrameBytes(frame), places);
+    const int sent = send(groups_, superframe);
+    wire::Renumber(FrameBytes(frame), places, former.source_port, former.identification);
+    mark_.Set(frame, segment_bytes);
+    frame.data_len = whole;
+    if (sent <= 0 && (errno == EAGAIN || errno == ENOBUFS)) {
+      result.is_full = true;
+      return false;
+    }
+    if (sent <= 0) ++result.dropped;
+    if (left > 1) DropFirstPacket(frame);
+  }
+  rte_pktmbuf_free(&frame);
+  return true;
+}
+
+MessageReader::MessageReader() {
   for (uint16_t i = 0; i < kMost; ++i) {
+    buffers_[i] = stock_.Take();
     headers_[i].msg_hdr.msg_control = controls_[i].data();
     headers_[i].msg_hdr.msg_controllen = kControlBytes;
   }
@@ -122,8 +164,27 @@ bool MessageReader::ReadMessages(int socket) {
   return true;
 }
 
+rte_mbuf* MessageReader::TakeWhole(rte_mempool* pool) {
+  if (superframe_.size() > kMaxFrameBytes) return nullptr;
+  LongBuffer* const next = stock_.Take();
+  if (next == nullptr) return nullptr;
+  rte_mbuf* const frame = rte_pktmbuf_alloc(pool);
+  if (frame == nullptr) {
+    LongBuffers::GiveBack(next);
+    return nullptr;
+  }
+  LongBuffer* const its = std::exchange(buffers_[at_], next);
+  stock_.Lend(*frame, its, static_cast<size_t>(superframe_.data() - its->bytes.data()));
+  UseBuffer(at_);
+  frame->data_len = static_cast<uint16_t>(superframe_.size());
+  frame->pkt_len = frame->data_len;
+  mark_.Set(*frame, cutter_->segment_bytes(), *identifications_);
+  checked_.Set(*frame);
+  return frame;
+}
+
 uint16_t MessageReader::ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint16_t count,
-                                      absl::FunctionRef<bool()> read) {
+                                      bool whole, absl::FunctionRef<bool()> read) {
   uint16_t got = 0;
   uint32_t bytes = 0;
   bool may_read = true;
@@ -134,10 +195,20 @@ uint16_t MessageReader::ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint
     }
     if (!is_begun_) {
       cutter_.reset();
+      identifications_.reset();
       segment_ = 0;
       is_begun_ = true;
       if (!Begin()) {
         ++counts_.dropped;
+        End();
+        continue;
+      }
+    }
+    if (whole && segment_ == 0 && cutter_ && cutter_->segments() > 1 && identifications_) {
+      rte_mbuf* const frame = TakeWhole(pool);
+      if (frame != nullptr) {
+        frames[got++] = frame;
+        bytes += frame->data_len;
         End();
         continue;
       }

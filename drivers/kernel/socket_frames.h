@@ -18,6 +18,7 @@
 #include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
 #include "pipeline/port/port.h"
+#include "pipeline/port/superframes.h"
 #include "pipeline/wire/superframe.h"
 
 namespace uroce::drivers {
@@ -55,6 +56,8 @@ class FrameGroups {
  private:
   void Place(rte_mbuf& frame, uint8_t index, bool joins);
 
+  const SuperframeMark mark_;
+
   std::array<Group, kMostFrames> groups_;
   std::array<uint8_t, kMostFrames> next_{};
   uint16_t size_ = 0;
@@ -70,7 +73,7 @@ static_assert(kSocketTurn.frames <= Port::kMostTurnFrames);
 /// What a burst has come to.
 struct SentFrames {
   uint16_t frames = 0;   ///< Sent or dropped: their mbufs are freed.
-  uint16_t dropped = 0;  ///< Of these, those that the kernel cannot send.
+  uint32_t dropped = 0;  ///< Packets that the kernel cannot send.
   bool is_full = false;  ///< The kernel has no room for the frame that is first now.
 };
 
@@ -93,9 +96,16 @@ class SuperframeSender {
   /// follow at the next call, so its superframe may wait for them.
   SentFrames Send(rte_mbuf** frames, uint16_t count, bool goes_on, SendGroups send,
                   Refusal (*refusal_of)(int));
+  /// Whether the kernel has refused none for good.
+  bool sends_superframes() const { return sends_superframes_; }
 
  private:
+  /// Sends the packets of a superframe one by one, and frees it; one that the kernel has no room
+  /// for keeps the packets that are left. True: it was sent or dropped.
+  bool SendOneByOne(rte_mbuf** superframe, SendGroups send, SentFrames& result);
+
   FrameGroups groups_;
+  const SuperframeMark mark_;
   bool sends_superframes_ = true;
 };
 
@@ -142,6 +152,9 @@ class MessageReader {
   /// Whether frames are left of what the reader has read.
   bool has_frames() const { return at_ != read_; }
 
+  /// The worker has slept: frames may wait at any socket, and their wake-up is over.
+  void OnWake() { asks_all_ = true; }
+
   struct Counts {
     uint64_t dropped = 0;  ///< Frames and superframes: too long, or of another kind.
     uint64_t fitted = 0;   ///< Identifications that the ICRC told, see IdentificationGuess.
@@ -152,44 +165,59 @@ class MessageReader {
  protected:
   static constexpr uint16_t kMost = 32;         ///< Messages of one system call.
   static constexpr size_t kControlBytes = 176;  ///< More than sockets tell of a message.
-  using Buffer = std::array<uint8_t, wire::kMaxUdpHeaderBytes + wire::kMaxSuperframeBytes>;
-
   /// The back end sets the parts of each message, and where its source goes.
   MessageReader();
   ~MessageReader() = default;
 
   /// Yields up to `count` frames and the bytes of a turn in mbufs of `pool`; the caller owns them.
-  /// Calls `read` at most once, and only when nothing is left of what was read before.
-  uint16_t ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint16_t count,
+  /// Calls `read` at most once, and only when nothing is left of what was read before. `whole`:
+  /// superframes that are right may be yielded as they are.
+  uint16_t ReceiveFrames(rte_mempool* pool, rte_mbuf** frames, uint16_t count, bool whole,
                          absl::FunctionRef<bool()> read);
   /// Reads messages; forgets the former ones. False: there are none.
   bool ReadMessages(int socket);
 
+  /// The message at `index` goes to the buffer that it has now.
+  virtual void UseBuffer(uint16_t index) = 0;
   /// Begins with the message at `at_`. False: it was dropped.
   virtual bool Begin() = 0;
   /// Writes frame number `segment_` of the message to `frame`. False: it does not fit.
   virtual bool Write(rte_mbuf& frame) = 0;
 
-  std::unique_ptr<std::array<Buffer, kMost>> buffers_;
+  uint8_t* BufferOf(uint16_t index) const { return buffers_[index]->bytes.data(); }
+
   alignas(cmsghdr) std::array<std::array<uint8_t, kControlBytes>, kMost> controls_{};
   std::array<mmsghdr, kMost> headers_{};
   socklen_t source_bytes_ = 0;  ///< Room for the source of a message.
   uint16_t read_ = 0;           ///< Messages in the buffers.
   uint16_t at_ = 0;             ///< The message that is next, or begun.
   bool has_superframes_ = false;
+  bool asks_all_ = true;  ///< Until no socket has anything.
   Counts counts_;
 
   // Of the message that is begun.
   std::optional<wire::SuperframeCutter> cutter_;  ///< Nothing: the message is one frame.
   uint32_t segment_ = 0;
+  std::span<uint8_t> superframe_;  ///< That of `cutter_`.
+  /// Nothing: the ICRCs of the superframe are not all right.
+  std::optional<wire::Identifications> identifications_;
 
  private:
+  /// A buffer beside those that messages are read into is lent at once.
+  static constexpr size_t kLent = 16;
+
+  /// Lends the buffer of the superframe to an mbuf of `pool`. Null: it must be cut.
+  rte_mbuf* TakeWhole(rte_mempool* pool);
   void End() {
     ++at_;
     is_begun_ = false;
   }
 
   bool is_begun_ = false;
+  LongBuffers stock_{kMost + kLent};
+  std::array<LongBuffer*, kMost> buffers_{};
+  const SuperframeMark mark_;
+  const CheckedIcrc checked_;
 };
 
 }  // namespace uroce::drivers

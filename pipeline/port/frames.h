@@ -91,6 +91,12 @@ class PendingIcrc {
   const FrameFlag flag_{"uroce_pending_icrc"};
 };
 
+/// Marks received frames whose ICRC a port has found right. Code that spoils one removes the mark.
+class CheckedIcrc : public FrameFlag {
+ public:
+  CheckedIcrc() : FrameFlag("uroce_checked_icrc") {}
+};
+
 /// Owns the frames in it. Neither end blocks. Each end reads the other's index only when its own
 /// copy of that index says that there is nothing to do.
 class FrameQueue {

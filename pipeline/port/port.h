@@ -81,11 +81,18 @@ class Port {
   // ---- the worker that drives `queue` ----
   /// Yields up to `count` frames that arrived; the caller owns them.
   virtual uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) = 0;
+  /// Does the same, but yields superframes whose ICRCs are right as they are (superframes.h).
+  virtual uint16_t ReceiveWhole(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) {
+    return ReceiveBurst(queue, frames, count, now);
+  }
   /// Takes the first n frames and returns n. The caller keeps the other frames, and tries again at
   /// its next turn. A port refuses for a limited time: then it drops and counts instead. Each frame
   /// carries the queue pair that it is sent to (frames.h).
   [[nodiscard]] virtual uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count,
                                                Nanos now) = 0;
+  /// Whether TransmitBurst takes superframes now, too (superframes.h). A port that has once said so
+  /// takes those that come later, and sends their packets one by one if it must.
+  virtual bool takes_superframes([[maybe_unused]] uint16_t queue) const { return false; }
   /// How many frames TransmitBurst would take now.
   virtual uint16_t TransmitRoom(uint16_t queue) const = 0;
   /// Constant, with at most kMostTurnFrames frames. A port that spends its time for each burst asks

@@ -253,6 +253,14 @@ DecodeResult Decode(Bytes frame, Packet& packet, FrameView& view) {
   return DecodeTransport(frame, view, packet);
 }
 
+DecodeResult DecodeSegment(Bytes frame, Packet& packet, FrameView& view) {
+  if (frame.size() < view.bth_offset + sizeof(BthLayout) + kIcrcBytes) {
+    return DecodeResult::kBadUdpLength;
+  }
+  view.icrc_offset = static_cast<uint16_t>(frame.size() - kIcrcBytes);
+  return DecodeTransport(frame, view, packet);
+}
+
 std::array<uint8_t, 40> GrhArea(std::span<const uint8_t> frame, const FrameView& view) {
   std::array<uint8_t, 40> area{};
   const size_t header_bytes = view.is_ipv6 ? sizeof(Ipv6Header) : sizeof(Ipv4Header);

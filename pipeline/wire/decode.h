@@ -58,6 +58,12 @@ struct FrameView {
 /// `packet` and `view` are valid only on kOk. Does not check the ICRC: see icrc.h.
 [[nodiscard]] DecodeResult Decode(std::span<const uint8_t> frame, Packet& packet, FrameView& view);
 
+/// Decodes the frame of a packet of a superframe whose headers before BTH are those of the packet
+/// that `packet` and `view` were decoded from, but for lengths, identification and checksum, as
+/// SuperframeCutter writes them. `packet` and `view` are valid only on kOk.
+[[nodiscard]] DecodeResult DecodeSegment(std::span<const uint8_t> frame, Packet& packet,
+                                         FrameView& view);
+
 // The 40 bytes in front of a received datagram, in the place of InfiniBand's GRH.
 
 /// The IP header of a decoded frame in the form that programs expect: an IPv6 header from byte 0

@@ -4,6 +4,7 @@
 // run is chosen when the program starts.
 #include "pipeline/wire/icrc.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -181,6 +182,12 @@ std::optional<uint16_t> FieldChange(uint32_t icrc_change, size_t bytes_behind) {
   return static_cast<uint16_t>(swapped >> 8 | swapped << 8);
 }
 
+FlowNumbers NumbersOf(std::span<const uint8_t> frame, const UdpFrame& places) {
+  const uint16_t source_port = Load16(frame.data() + places.udp_offset());
+  if (places.is_ipv6) return {.source_port = source_port};
+  return {.source_port = source_port, .identification = Load16(frame.data() + kIdentification)};
+}
+
 void Renumber(std::span<uint8_t> frame, const UdpFrame& places, uint16_t source_port,
               uint16_t identification) {
   if (!IsRoce(frame, places)) return;
@@ -191,6 +198,79 @@ void Renumber(std::span<uint8_t> frame, const UdpFrame& places, uint16_t source_
   std::memcpy(&icrc, at, sizeof icrc);
   icrc ^= change;
   std::memcpy(at, &icrc, sizeof icrc);
+}
+
+// The change of an ICRC depends on the change of the fields and on the length alone: packets of one
+// length whose identifications change alike share it.
+void RenumberSegments(std::span<uint8_t> superframe, const UdpFrame& places, uint16_t segment_bytes,
+                      uint16_t source_port) {
+  if (segment_bytes < sizeof(BthLayout) + kIcrcBytes) return;
+  uint8_t* const port_at = superframe.data() + places.udp_offset();
+  uint8_t* const identification_at = superframe.data() + kIdentification;
+  const auto port_change = static_cast<uint16_t>(Load16(port_at) ^ source_port);
+  const uint16_t first = places.is_ipv6 ? 0 : Load16(identification_at);
+  Store16(port_at, source_port);
+  if (!places.is_ipv6) Store16(identification_at, 0);
+  size_t known_length = 0;
+  uint16_t known_change = 0;
+  uint32_t icrc_change = 0;
+  uint16_t number = 0;
+  for (size_t at = places.payload_offset; at < superframe.size(); at += segment_bytes, ++number) {
+    const size_t length = std::min<size_t>(segment_bytes, superframe.size() - at);
+    if (length < sizeof(BthLayout) + kIcrcBytes) return;
+    const auto change =
+        static_cast<uint16_t>(places.is_ipv6 ? 0 : static_cast<uint16_t>(first + number) ^ number);
+    if (length != known_length || change != known_change) {
+      const size_t covered = places.payload_offset + length - kIcrcBytes;
+      icrc_change = IcrcChange(port_change, covered - places.udp_offset() - 2);
+      if (change != 0) icrc_change ^= IcrcChange(change, covered - kIdentification - 2);
+      known_length = length;
+      known_change = change;
+    }
+    uint8_t* const icrc_at = superframe.data() + at + length - kIcrcBytes;
+    uint32_t icrc;
+    std::memcpy(&icrc, icrc_at, sizeof icrc);
+    icrc ^= icrc_change;
+    std::memcpy(icrc_at, &icrc, sizeof icrc);
+  }
+}
+
+namespace {
+
+/// A frame that lies in place, as if it were alone, between the other packets of a superframe.
+bool IsSegmentRight(std::span<uint8_t> superframe, const SuperframeCutter& cutter, uint32_t index,
+                    Identifications identifications) {
+  const UdpFrame& places = cutter.places();
+  const uint32_t length = cutter.FrameBytes(index);
+  uint8_t* const start = superframe.data() + cutter.PayloadOffset(index) - places.payload_offset;
+  const std::span<uint8_t> frame{start, length};
+  if (!IsRoce(frame, places)) return false;
+  std::array<uint8_t, kMaxUdpHeaderBytes> before;
+  std::memcpy(before.data(), start, before.size());
+  cutter.WriteHeaders(index, identifications, start);
+  const size_t covered = length - kIcrcBytes;
+  const uint32_t computed =
+      IcrcFromState(MaskedHeaderCrc32(start + kIp, covered - kIp, places.is_ipv6));
+  std::memcpy(start, before.data(), places.payload_offset);
+  uint32_t received;
+  std::memcpy(&received, start + covered, sizeof received);
+  return received == computed;
+}
+
+}  // namespace
+
+std::optional<Identifications> FindIdentifications(std::span<uint8_t> superframe,
+                                                   const SuperframeCutter& cutter) {
+  for (const auto identifications : {Identifications::kRising, Identifications::kSame}) {
+    uint32_t index = 0;
+    while (index < cutter.segments() &&
+           IsSegmentRight(superframe, cutter, index, identifications)) {
+      ++index;
+    }
+    if (index == cutter.segments()) return identifications;
+    if (index == 0) return std::nullopt;  // The first packet has its own identification.
+  }
+  return std::nullopt;
 }
 
 void SetIdentification(std::span<uint8_t> frame, uint16_t identification) {

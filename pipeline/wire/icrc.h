@@ -52,11 +52,30 @@ uint32_t IcrcChange(uint16_t field_change, size_t bytes_behind);
 /// The inverse. Nothing: no change of the field explains it, as for all but one of 65536 changes.
 std::optional<uint16_t> FieldChange(uint32_t icrc_change, size_t bytes_behind);
 
+/// What Renumber changes. The identification of IPv6 is 0.
+struct FlowNumbers {
+  uint16_t source_port = 0;
+  uint16_t identification = 0;
+};
+FlowNumbers NumbersOf(std::span<const uint8_t> frame, const UdpFrame& places);
+
 /// Gives an untagged RoCE frame another source port, and over IPv4 another identification, and an
 /// ICRC that fits them if the former one fitted. `frame` ends with the ICRC. The checksum of the
 /// IPv4 header is not changed.
 void Renumber(std::span<uint8_t> frame, const UdpFrame& places, uint16_t source_port,
               uint16_t identification);
+
+/// Does the same for a superframe, which begins with its first packet's frame: the packets get the
+/// identifications from 0 on. Theirs rise by one, too. Each but the last has `segment_bytes` of UDP
+/// payload.
+void RenumberSegments(std::span<uint8_t> superframe, const UdpFrame& places, uint16_t segment_bytes,
+                      uint16_t source_port);
+
+/// How the identifications in a superframe of RoCE packets follow each other, so that all its ICRCs
+/// are right. Nothing: some ICRC is wrong, or the identifications follow no rule. `superframe` is
+/// that of `cutter`, and is the same afterwards.
+std::optional<Identifications> FindIdentifications(std::span<uint8_t> superframe,
+                                                   const SuperframeCutter& cutter);
 
 /// Stores an identification in an untagged frame over IPv4, with the header's checksum.
 void SetIdentification(std::span<uint8_t> frame, uint16_t identification);

@@ -87,6 +87,20 @@ SuperframeBuilder::SuperframeBuilder(std::span<const uint8_t> frame)
   if (places_) payload_bytes_ = segment_bytes();
 }
 
+SuperframeBuilder::SuperframeBuilder(std::span<const uint8_t> superframe, uint16_t segment_bytes)
+    : places_(FindUdp(superframe)) {
+  if (!places_) {
+    first_ = superframe;
+    is_complete_ = true;
+    return;
+  }
+  payload_bytes_ = static_cast<uint32_t>(superframe.size() - places_->payload_offset);
+  segments_ = std::max(1U, (payload_bytes_ + segment_bytes - 1) / segment_bytes);
+  first_ =
+      superframe.first(places_->payload_offset + std::min<size_t>(segment_bytes, payload_bytes_));
+  is_complete_ = segments_ > 1 || payload_bytes_ == 0;
+}
+
 SuperframeBuilder::Added SuperframeBuilder::Add(std::span<const uint8_t> frame) {
   if (!places_ || frame.size() <= places_->payload_offset) return Added::kOtherFlow;
   if (!IsSameFlow(first_.data(), frame.data(), *places_)) return Added::kOtherFlow;
@@ -152,7 +166,8 @@ uint32_t SuperframeCutter::FrameBytes(uint32_t index) const {
 }
 
 // The headers are those of all frames: each needs its lengths, and what follows from its index.
-void SuperframeCutter::Write(uint32_t index, Identifications identifications, uint8_t* out) const {
+uint16_t SuperframeCutter::WriteHeaders(uint32_t index, Identifications identifications,
+                                        uint8_t* out) const {
   const uint32_t payload = FrameBytes(index) - places_.payload_offset;
   const auto udp_bytes = static_cast<uint16_t>(sizeof(UdpHeader) + payload);
   std::copy_n(headers_.bytes.data(), places_.payload_offset, out);
@@ -172,9 +187,13 @@ void SuperframeCutter::Write(uint32_t index, Identifications identifications, ui
     store(kIp + offsetof(Ipv4Header, checksum),
           ChecksumOfSum(headers_.sum + total + identification));
   }
-  std::memcpy(out + places_.payload_offset,
-              superframe_.data() + places_.payload_offset + size_t{index} * segment_bytes_,
-              payload);
+  return places_.payload_offset;
+}
+
+void SuperframeCutter::Write(uint32_t index, Identifications identifications, uint8_t* out) const {
+  const uint16_t headers = WriteHeaders(index, identifications, out);
+  std::memcpy(out + headers, superframe_.data() + PayloadOffset(index),
+              FrameBytes(index) - headers);
 }
 
 bool CompleteChecksum(std::span<uint8_t> frame, size_t start, size_t offset) {

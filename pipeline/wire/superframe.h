@@ -36,6 +36,9 @@ class SuperframeBuilder {
  public:
   /// Begins with `frame`, which stays in place as long as the builder is used.
   explicit SuperframeBuilder(std::span<const uint8_t> frame);
+  /// Begins with all packets of `superframe`: the first one's frame, and the UDP payloads of the
+  /// others behind it. Range: `segment_bytes` of UDP payload in each but the last.
+  SuperframeBuilder(std::span<const uint8_t> superframe, uint16_t segment_bytes);
 
   enum class Added : uint8_t { kYes, kOtherFlow, kDoesNotFit };
   /// Adds `frame` if it continues the superframe: headers and size as those of the first frame, and
@@ -82,6 +85,15 @@ class SuperframeCutter {
   /// Writes the frame of segment `index` to `out`, which has room for FrameBytes. Its UDP checksum
   /// is 0.
   void Write(uint32_t index, Identifications identifications, uint8_t* out) const;
+  /// Writes its headers alone. Returns how many bytes they have.
+  uint16_t WriteHeaders(uint32_t index, Identifications identifications, uint8_t* out) const;
+  /// Where its UDP payload begins in the superframe.
+  uint32_t PayloadOffset(uint32_t index) const {
+    return places_.payload_offset + index * segment_bytes_;
+  }
+  const UdpFrame& places() const { return places_; }
+  /// UDP payload of each segment but the last.
+  uint16_t segment_bytes() const { return segment_bytes_; }
 
  private:
   SuperframeCutter(std::span<const uint8_t> superframe, const UdpFrame& places,

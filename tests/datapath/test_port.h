@@ -39,6 +39,7 @@ class TestPort : public drivers::Port {
     return count;
   }
   uint16_t TransmitRoom(uint16_t) const override { return room; }
+  bool takes_superframes(uint16_t) const override { return superframes; }
   drivers::TurnLimit turn_limit() const override { return limit; }
   bool wakes_itself() const override { return true; }
   Nanos Lag(Nanos) const override { return lag; }
@@ -52,6 +53,7 @@ class TestPort : public drivers::Port {
   std::chrono::microseconds receive_takes{0};
   Nanos lag{0};
   uint16_t room = 256;
+  bool superframes = false;
   drivers::TurnLimit limit;   ///< Workers ask for it when they get the port.
   uint64_t buffer_bytes = 0;  ///< Of the kernel, as a port tells it; 0: no bound.
   uint64_t sent = 0;

@@ -152,8 +152,8 @@ class SuperframeCheck {
   std::pair<Fd, Fd> sockets_ = MakeSockets();
   Fd& socket_ = sockets_.first;
   Fd& peer_ = sockets_.second;
-  drivers::PacketReader reader_;
   rte_mempool* const pool_ = MakePool();
+  drivers::PacketReader reader_;
 };
 
 /// Scripts of superframes and frames that a kernel delivers.

@@ -203,6 +203,51 @@ TEST(DecodeTest, AFrameCutAnywhereIsRefusedAndNeverReadBehind) {
   }
 }
 
+// A packet of a superframe: what the headers before BTH say is known from the first packet.
+TEST(DecodeTest, APacketOfASuperframeIsDecodedLikeAFrame) {
+  for (const bool ipv6 : {false, true}) {
+    const Frame first = Make(Opcode::kWriteFirst, 1024, ipv6);
+    Packet first_packet;
+    FrameView first_view;
+    ASSERT_EQ(Decode(first, first_packet, first_view), DecodeResult::kOk);
+    for (int code = 0; code < 256; ++code) {
+      for (const size_t payload : {0, 3, 64, 1024}) {
+        Frame frame = Make(Opcode::kWriteMiddle, payload, ipv6);
+        frame[first_view.bth_offset] = static_cast<uint8_t>(code);
+        for (const size_t bytes : {frame.size(), frame.size() - 4, size_t{first_view.bth_offset}}) {
+          const Frame cut(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(bytes));
+          Frame whole = cut;
+          if (ipv6) {
+            whole[18] = static_cast<uint8_t>((bytes - 54) >> 8);
+            whole[19] = static_cast<uint8_t>(bytes - 54);
+          } else {
+            whole[16] = static_cast<uint8_t>((bytes - 14) >> 8);
+            whole[17] = static_cast<uint8_t>(bytes - 14);
+            FixChecksum(whole);
+          }
+          const size_t udp_length = size_t{first_view.bth_offset} - 4;
+          whole[udp_length] = static_cast<uint8_t>((bytes - first_view.bth_offset + 8) >> 8);
+          whole[udp_length + 1] = static_cast<uint8_t>(bytes - first_view.bth_offset + 8);
+          Packet expected;
+          FrameView expected_view;
+          const DecodeResult result = Decode(whole, expected, expected_view);
+          Packet packet = first_packet;
+          FrameView view = first_view;
+          EXPECT_EQ(DecodeSegment(whole, packet, view), result) << code << " " << bytes;
+          if (result != DecodeResult::kOk) continue;
+          EXPECT_EQ(packet.header.opcode, expected.header.opcode);
+          EXPECT_EQ(packet.header.psn, expected.header.psn);
+          EXPECT_EQ(packet.payload.data(), expected.payload.data());
+          EXPECT_EQ(packet.payload.size(), expected.payload.size());
+          EXPECT_EQ(packet.source, expected.source);
+          EXPECT_EQ(view.icrc_offset, expected_view.icrc_offset);
+          EXPECT_EQ(view.bth_offset, expected_view.bth_offset);
+        }
+      }
+    }
+  }
+}
+
 TEST(DecodeTest, EveryByteOfEveryHeaderMayBeAnythingWithoutReadingBehind) {
   for (const bool ipv6 : {false, true}) {
     const Frame good = Make(Opcode::kWriteOnlyWithImm, 16, ipv6);

@@ -207,6 +207,86 @@ TEST_P(IcrcChangeTest, ADamagedPacketHasNoIdentification) {
   EXPECT_LE(found, 2);
 }
 
+/// A superframe: the first frame, and the UDP payloads of the others.
+Frame Joined(const std::vector<Frame>& frames) {
+  const auto payload_offset = static_cast<ptrdiff_t>(FindUdp(frames[0])->payload_offset);
+  Frame superframe = frames[0];
+  for (size_t i = 1; i < frames.size(); ++i) {
+    superframe.insert(superframe.end(), frames[i].begin() + payload_offset, frames[i].end());
+  }
+  return superframe;
+}
+
+uint16_t SegmentBytes(const Frame& first) {
+  return static_cast<uint16_t>(first.size() - FindUdp(first)->payload_offset);
+}
+
+// Whether the first identification is one from which the changes are all alike, or any other.
+TEST_P(IcrcChangeTest, RenumberedSegmentsAreThoseOfRenumberedPackets) {
+  for (const bool ipv6 : {false, true}) {
+    for (const uint16_t first : std::array<uint16_t, 4>{0, 64, 0xfffe, 0x1234}) {
+      train_.ipv6 = ipv6;
+      train_.identification = first;
+      std::vector<Frame> frames;
+      for (int i = 0; i < 5; ++i) frames.push_back(train_.Next(GetParam()));
+      frames.push_back(train_.Next(GetParam() / 2));
+      Frame superframe = Joined(frames);
+      const UdpFrame places = *FindUdp(superframe);
+      const Frame before = superframe;
+      for (int again = 0; again < 2; ++again) {
+        RenumberSegments(superframe, places, SegmentBytes(frames[0]), 0xc123);
+      }
+      uint16_t number = 0;
+      for (Frame& frame : frames) Renumber(frame, places, 0xc123, number++);
+      EXPECT_EQ(superframe, Joined(frames)) << first;
+      EXPECT_NE(superframe, before);
+    }
+  }
+}
+
+TEST_P(IcrcChangeTest, ASuperframeTellsHowItsIdentificationsFollow) {
+  for (const bool ipv6 : {false, true}) {
+    for (const auto rule : {Identifications::kRising, Identifications::kSame}) {
+      train_.ipv6 = ipv6;
+      std::vector<Frame> frames;
+      for (int i = 0; i < 4; ++i) {
+        frames.push_back(train_.Next(GetParam()));
+        if (rule == Identifications::kSame) --train_.identification;
+      }
+      Frame superframe = Joined(frames);
+      const Frame before = superframe;
+      const auto cutter = SuperframeCutter::Make(superframe, SegmentBytes(frames[0]));
+      const auto expected = ipv6 ? Identifications::kRising : rule;
+      EXPECT_EQ(FindIdentifications(superframe, *cutter), expected);
+      EXPECT_EQ(superframe, before) << "It is as it was.";
+      const size_t psn_at = cutter->places().payload_offset + size_t{11};
+      for (const size_t at : {before.size() - 1, before.size() - 5, psn_at}) {
+        superframe[at] ^= 4;
+        EXPECT_EQ(FindIdentifications(superframe, *cutter), std::nullopt) << at;
+        superframe[at] ^= 4;
+      }
+      // One of another rule among them.
+      train_.identification = static_cast<uint16_t>(train_.identification + 7);
+      frames.push_back(train_.Next(GetParam()));
+      Frame mixed = Joined(frames);
+      const auto mixed_cutter = SuperframeCutter::Make(mixed, SegmentBytes(frames[0]));
+      EXPECT_EQ(FindIdentifications(mixed, *mixed_cutter).has_value(), ipv6);
+    }
+  }
+}
+
+TEST_P(IcrcChangeTest, NumbersAreThoseThatARenumberingGives) {
+  Frame frame = train_.Next(GetParam());
+  const Frame before = frame;
+  const UdpFrame places = *FindUdp(frame);
+  const FlowNumbers former = NumbersOf(frame, places);
+  Renumber(frame, places, 0xc777, 3);
+  EXPECT_EQ(NumbersOf(frame, places).source_port, 0xc777);
+  EXPECT_EQ(NumbersOf(frame, places).identification, 3);
+  Renumber(frame, places, former.source_port, former.identification);
+  EXPECT_EQ(frame, before);
+}
+
 INSTANTIATE_TEST_SUITE_P(Payloads, IcrcChangeTest, testing::Values(0, 4, 64, 1024, 4096, 8900));
 
 TEST(FieldChangeTest, IsTheInverse) {

@@ -66,6 +66,48 @@ TEST_P(SuperframeTest, WhatIsCutIsWhatWasJoined) {
   }
 }
 
+// The frame of each packet lies in place, where its headers overwrite the end of the one before.
+TEST_P(SuperframeTest, PacketsAreFramesInPlaceOneAfterTheOther) {
+  std::vector<Frame> frames;
+  for (const size_t bytes : {1024, 1024, 1024, 500}) frames.push_back(train_.Next(bytes));
+  Frame superframe = frames[0];
+  for (size_t i = 1; i < frames.size(); ++i) {
+    superframe.insert(superframe.end(),
+                      frames[i].begin() + static_cast<ptrdiff_t>(payload_offset()),
+                      frames[i].end());
+  }
+  const auto segment_bytes = static_cast<uint16_t>(frames[0].size() - payload_offset());
+  const auto cutter = SuperframeCutter::Make(superframe, segment_bytes);
+  ASSERT_TRUE(cutter);
+  EXPECT_EQ(cutter->segment_bytes(), segment_bytes);
+  for (uint32_t i = 0; i < 4; ++i) {
+    uint8_t* const at = superframe.data() + cutter->PayloadOffset(i) - payload_offset();
+    EXPECT_EQ(cutter->WriteHeaders(i, Identifications::kRising, at), payload_offset());
+    EXPECT_EQ(Frame(at, at + cutter->FrameBytes(i)), frames[i]) << i;
+  }
+}
+
+TEST_P(SuperframeTest, ABuilderTakesOneThatIsThere) {
+  std::vector<Frame> frames;
+  for (const size_t bytes : {1024, 1024, 500}) frames.push_back(train_.Next(bytes));
+  SuperframeBuilder added(frames[0]);
+  for (size_t i = 1; i < frames.size(); ++i) EXPECT_EQ(added.Add(frames[i]), Added::kYes) << i;
+  const Frame whole = Join(added, frames);
+  Frame placed = frames[0];
+  placed.insert(placed.end(), whole.begin() + static_cast<ptrdiff_t>(frames[0].size()),
+                whole.end());
+  SuperframeBuilder builder(placed, added.segment_bytes());
+  EXPECT_EQ(builder.segments(), 3u);
+  EXPECT_EQ(builder.segment_bytes(), added.segment_bytes());
+  EXPECT_EQ(Join(builder, {}),
+            Frame(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(payload_offset())));
+  EXPECT_FALSE(builder.HasRoom());
+  EXPECT_EQ(builder.Add(train_.Next(500)), Added::kDoesNotFit);
+  SuperframeBuilder alone(frames[0], added.segment_bytes());
+  EXPECT_EQ(alone.segments(), 1u);
+  EXPECT_EQ(alone.Add(frames[1]), Added::kYes);
+}
+
 // What Linux expects of a packet with CHECKSUM_PARTIAL: lengths of all, the checksum of the pseudo
 // header in the UDP header.
 TEST_P(SuperframeTest, ItsHeadersAreThoseOfOneLongPacket) {

@@ -103,6 +103,51 @@ uint64_t RoomForReads(const drivers::Port& port, uint32_t workers) {
 
 }  // namespace
 
+OpenSuperframes::Open* OpenSuperframes::FindOpen(const QueuePair& qp, uint32_t payload_bytes) {
+  for (uint32_t i = count_; i != 0; --i) {
+    Open& open = open_[i - 1];
+    if (open.queue_pair != &qp) continue;
+    const bool fits = payload_bytes <= open.segment_bytes && open.segments < wire::kMaxSegments &&
+                      open.frame->data_len + payload_bytes <= drivers::kMaxFrameBytes;
+    if (fits) return &open;
+    open = open_[--count_];
+    return nullptr;
+  }
+  return nullptr;
+}
+
+void OpenSuperframes::Add(const QueuePair& qp, rte_mbuf* frame, size_t headers_bytes) {
+  if (count_ == kMost) return;
+  const auto segment_bytes = static_cast<uint16_t>(frame->data_len - headers_bytes);
+  mark_.Set(*frame, segment_bytes);
+  wire::Ipv4Header ip;  // Its identification means nothing over IPv6.
+  std::memcpy(&ip, rte_pktmbuf_mtod_offset(frame, const uint8_t*, wire::UdpFrame::kIpOffset),
+              sizeof ip);
+  open_[count_++] = {.queue_pair = &qp,
+                     .frame = frame,
+                     .headers_bytes = static_cast<uint16_t>(headers_bytes),
+                     .segment_bytes = segment_bytes,
+                     .identification = ip.identification.value()};
+}
+
+bool OpenSuperframes::EndTurn(const rte_mbuf* last) {
+  const std::span<Open> open(open_.data(), count_);
+  const auto found = std::ranges::find(open, last, &Open::frame);
+  const bool stays = goes_on_ && found != open.end();
+  if (stays) open_[0] = *found;
+  count_ = stays ? 1 : 0;
+  goes_on_ = false;
+  return stays;
+}
+
+void OpenSuperframes::Extend(Open& open, uint32_t payload_bytes) {
+  open.frame->data_len = static_cast<uint16_t>(open.frame->data_len + payload_bytes);
+  open.frame->pkt_len = open.frame->data_len;
+  ++open.segments;
+  // A shorter packet is the last one.
+  if (payload_bytes < open.segment_bytes) open = open_[--count_];
+}
+
 DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps)
     : device_(*device),
       port_(device->port()),
@@ -132,6 +177,7 @@ DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps
 DevicePort::~DevicePort() { DropFrames(); }
 
 void DevicePort::DropFrames() {
+  superframes_.EndTurn(nullptr);
   rte_pktmbuf_free_bulk(pending_.data(), pending_count_);
   pending_count_ = 0;
   pending_bytes_ = 0;
@@ -193,19 +239,29 @@ void DevicePort::NoteLag(Nanos now) {
 
 uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
   const auto most = static_cast<uint16_t>(turn_limit_.frames);
-  uint16_t count = queue_ ? port_->ReceiveBurst(*queue_, frames, most, now) : 0;
+  uint16_t count = queue_ ? port_->ReceiveWhole(*queue_, frames, most, now) : 0;
   if (may_lag_) [[unlikely]]
     NoteLag(now);
-  if (count != 0) {
-    Count(counters_.port_rcv_packets, count);
-    Count(counters_.port_rcv_bytes, TotalBytes({frames, count}));
-  }
+  if (count != 0) CountArrived({frames, count});
   has_more_ = count == most;
   if (own_count_ != 0) [[unlikely]] {
     count += ReceiveOwn(frames + count);
     has_more_ |= own_count_ != 0;
   }
   return count;
+}
+
+// A superframe is counted packet by packet where it is taken apart.
+void DevicePort::CountArrived(std::span<rte_mbuf* const> frames) {
+  uint64_t packets = 0;
+  uint64_t bytes = 0;
+  for (const rte_mbuf* frame : frames) {
+    if (mark_.IsSet(*frame)) continue;
+    ++packets;
+    bytes += frame->data_len;
+  }
+  Count(counters_.port_rcv_packets, packets);
+  Count(counters_.port_rcv_bytes, bytes);
 }
 
 uint16_t DevicePort::ReceiveOwn(rte_mbuf** frames) {
@@ -274,7 +330,10 @@ void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& 
 
 void DevicePort::Flush(Nanos now) {
   if (pending_count_ == 0) return;
-  const auto count = static_cast<uint16_t>(pending_count_);
+  // A superframe that goes on leaves with the next turn, unless the kernel has nothing else to do.
+  const bool is_one_kept =
+      superframes_.EndTurn(pending_count_ > 1 ? pending_[pending_count_ - 1] : nullptr);
+  const auto count = static_cast<uint16_t>(pending_count_ - (is_one_kept ? 1 : 0));
   uint16_t taken = 0;
   if (queue_) {
     taken = port_->TransmitBurst(*queue_, pending_.data(), count, now);

@@ -27,6 +27,7 @@
 #include "pipeline/os/clock.h"
 #include "pipeline/port/frames.h"
 #include "pipeline/port/port.h"
+#include "pipeline/port/superframes.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 
@@ -238,6 +239,60 @@ struct Taps {
   void BeginTurn();
 };
 
+/// The superframes that a worker is filling for one port. Each has packets of one queue pair, which
+/// lie behind each other as the kernel takes them: it reads one part in place of one for each
+/// packet. One thread.
+class OpenSuperframes {
+ public:
+  struct Open {
+    const QueuePair* queue_pair = nullptr;
+    rte_mbuf* frame = nullptr;
+    uint16_t headers_bytes = 0;  ///< Before the UDP payload.
+    uint16_t segment_bytes = 0;  ///< UDP payload of the first packet.
+    uint16_t identification = 0;
+    uint16_t segments = 1;
+  };
+
+  /// That of `qp`, if a packet with as many bytes of UDP payload fits behind the others. Else null;
+  /// one that is open then is closed, since packets of a queue pair keep their order.
+  Open* Find(const QueuePair& qp, uint32_t payload_bytes) {
+    if (count_ == 0) return nullptr;
+    return FindOpen(qp, payload_bytes);
+  }
+  /// Closes that of `qp`: a frame of `qp` follows.
+  void Close(const QueuePair& qp) {
+    if (count_ != 0) static_cast<void>(FindOpen(qp, UINT32_MAX));
+  }
+  /// More packets of the last queue pair follow in the next turn.
+  void set_goes_on(bool goes_on) { goes_on_ = goes_on; }
+  /// At the end of a turn: closes all but `last`, which stays open if it goes on. Returns whether
+  /// it does.
+  bool EndTurn(const rte_mbuf* last);
+  /// Lends `frame` a buffer for a superframe. False: there is none.
+  bool Lend(rte_mbuf& frame) {
+    if (!buffers_) buffers_ = std::make_unique<drivers::LongBuffers>(kBuffers);
+    return count_ != kMost && buffers_->Lend(frame);
+  }
+  static bool IsLent(const rte_mbuf& frame) { return drivers::LongBuffers::IsLent(frame); }
+  /// Opens one, where there is a place for one more, with `frame`: it has borrowed a buffer and
+  /// holds the first packet, with `headers_bytes` before its UDP payload.
+  void Add(const QueuePair& qp, rte_mbuf* frame, size_t headers_bytes);
+  /// A packet with as many bytes of UDP payload has been written behind the others.
+  void Extend(Open& open, uint32_t payload_bytes);
+
+ private:
+  static constexpr uint32_t kMost = 8;
+  static constexpr size_t kBuffers = 12;
+
+  Open* FindOpen(const QueuePair& qp, uint32_t payload_bytes);
+
+  const drivers::SuperframeMark mark_;
+  std::unique_ptr<drivers::LongBuffers> buffers_;
+  std::array<Open, kMost> open_{};
+  uint32_t count_ = 0;
+  bool goes_on_ = false;
+};
+
 /// One worker's access to a device: frames in, frames out, and the choice of who sends next. The
 /// worker drives a queue of the port. If it drives none, another worker sends for it, and other
 /// workers pass on what it receives. Most of its fields are what the constructor was given, or has
@@ -313,6 +368,16 @@ class DevicePort {
   bool HasReserve() const {
     return pending_count_ <= kPending - kBurst && own_count_ <= kOwnRing - 2 * kBurst;
   }
+  /// Looks whether superframes can go out in this turn.
+  void LookForSuperframes() { takes_superframes_ = queue_ && port_->takes_superframes(*queue_); }
+  /// Whether superframes could go out when LookForSuperframes was called last.
+  bool TakesSuperframes() const { return takes_superframes_; }
+  OpenSuperframes& superframes() { return superframes_; }
+  /// Counts a packet that has been added to a queued superframe.
+  void CountAdded(uint32_t frame_bytes, uint32_t added_bytes) {
+    CountSent(frame_bytes, false);
+    pending_bytes_ += added_bytes;
+  }
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
   /// `note` is what captures say of it. The frame says whom it is for (pipeline/port/frames.h).
   void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
@@ -378,6 +443,7 @@ class DevicePort {
   void DropFrames();
   /// Tells congestion control how far the port's network is behind `now`.
   void NoteLag(Nanos now);
+  void CountArrived(std::span<rte_mbuf* const> frames);
   uint16_t ReceiveOwn(rte_mbuf** frames);
   Nanos PortDeadline() const { return queue_ ? port_->NextDeadline(*queue_) : kNever; }
   /// When a limit lets data leave that it holds back.
@@ -417,6 +483,9 @@ class DevicePort {
   std::array<rte_mbuf*, kPending> pending_{};
   uint32_t pending_count_ = 0;
   uint64_t pending_bytes_ = 0;
+  bool takes_superframes_ = false;
+  OpenSuperframes superframes_;
+  const drivers::SuperframeMark mark_;
   bool has_more_ = false;  ///< The last burst of the port was full, or own frames were left.
   uint32_t own_head_ = 0;
   uint32_t own_count_ = 0;

@@ -20,6 +20,7 @@
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/thread/scheduling.h"
 #include "pipeline/port/frames.h"
+#include "pipeline/port/superframes.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 #include "pipeline/transport/rc_queue_pair.h"
 #include "pipeline/wire/decode.h"
@@ -179,8 +180,12 @@ class FrameStash {
     pending_.Inherit(*copy, frame);
     return copy;
   }
-  /// Takes back an unchanged frame that Take returned.
-  void Return(rte_mbuf* frame) { frames_[count_++] = frame; }
+  /// Takes back a frame that Take returned, and that no other code has.
+  void Return(rte_mbuf* frame) {
+    if (drivers::LongBuffers::IsLent(*frame)) [[unlikely]]
+      rte_pktmbuf_detach(frame);
+    frames_[count_++] = frame;
+  }
 
  private:
   bool Fill(DeviceCounters& counters) {
@@ -301,9 +306,14 @@ class FrameRecorder {
   /// A packet of `qp` is in `frame`, to be sent. Returns what captures are to say of it.
   uroce_capture_note OnSent(QueuePair& qp, const transport::TxPacket& packet,
                             const rte_mbuf* frame) {
+    Trace(qp, packet, frame->data_len);
+    return IsRecorded(qp) ? AnnotateSent(qp, packet, frame) : uroce_capture_note{};
+  }
+  /// Tells tracers of a packet that is sent as a frame of `frame_bytes`.
+  static void Trace(const QueuePair& qp, const transport::TxPacket& packet, uint32_t frame_bytes) {
     const wire::TransportHeader& header = packet.header;
     probes::Send(qp.qpn().value(), header.psn.value(), static_cast<uint32_t>(header.opcode),
-                 frame->data_len);
+                 frame_bytes);
     if (packet.retransmission) [[unlikely]] {
       probes::Retransmit(qp.qpn().value(), header.psn.value(),
                          static_cast<uint32_t>(packet.resend.cause), packet.resend.number);
@@ -311,7 +321,6 @@ class FrameRecorder {
     if (header.opcode == wire::Opcode::kAcknowledge) {
       TraceAcknowledgement(qp, header, /*is_sent=*/true);
     }
-    return IsRecorded(qp) ? AnnotateSent(qp, packet, frame) : uroce_capture_note{};
   }
 
  private:

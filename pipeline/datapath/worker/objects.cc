@@ -68,6 +68,7 @@ void Objects::Remove(SharedReceiveQueue& queue) {
 }
 
 void Objects::SetPath(QueuePair& qp, const Path& path) const {
+  qp.port().superframes().Close(qp);
   const bool is_in_daemon = std::ranges::any_of(
       ports_, [&](const auto& port) { return port->device().mac == path.destination_mac; });
   const bool is_same = path.destination_mac == qp.config().device->mac;

@@ -302,7 +302,8 @@ bool Receiver::ReceiveFrom(DevicePort& port) {
   for (uint16_t i = 0; i < count; ++i) {
     ahead.Step(i);
     rte_mbuf* const frame = frames[i];
-    if (!OnFrame(port, frame)) frames[done++] = frame;
+    const bool kept = mark_.IsSet(*frame) ? OnSuperframe(port, frame) : OnFrame(port, frame);
+    if (!kept) frames[done++] = frame;
   }
   rte_pktmbuf_free_bulk(frames.data(), done);
   port.WakeHost();
@@ -321,7 +322,9 @@ bool Receiver::TakeFromOtherWorkers() {
     ahead.Step(i);
     rte_mbuf* const frame = frames[i];
     DevicePort* const port = context_.ports.At(CrossWorkerLink::PositionOf(*frame));
-    if (port == nullptr || !OnFrame(*port, frame)) frames[done++] = frame;
+    const bool kept = port != nullptr &&
+                      (mark_.IsSet(*frame) ? OnSuperframe(*port, frame) : OnFrame(*port, frame));
+    if (!kept) frames[done++] = frame;
     if (port != nullptr) port->WakeHost();
   }
   rte_pktmbuf_free_bulk(frames.data(), done);
@@ -367,11 +370,73 @@ void Receiver::OnCnp(DevicePort& port, QueuePair* qp, const wire::Packet& packet
   }
 }
 
+bool Receiver::GivesWhole(const DevicePort& port, const Decoded& first, uint32_t& owner) const {
+  if (first.result != wire::DecodeResult::kOk) return false;
+  if (!context_.recorder.taps().list.empty()) return false;  // Captures see packets.
+  owner = context_.cross_worker.OwnerOf(first.packet.header.dest_qpn);
+  return owner != context_.cross_worker.index() && first.view.destination == port.device().mac;
+}
+
+bool Receiver::OnSuperframe(DevicePort& port, rte_mbuf* superframe) {
+  const auto cutter = wire::SuperframeCutter::Make(
+      BytesOf(*superframe), drivers::SuperframeMark::SegmentBytesOf(*superframe));
+  if (!cutter) return false;
+  const wire::Identifications identifications = mark_.IdentificationsOf(*superframe);
+  cutter->WriteHeaders(0, identifications, rte_pktmbuf_mtod(superframe, uint8_t*));
+  Decoded first;
+  first.result =
+      wire::Decode(BytesOf(*superframe).first(cutter->FrameBytes(0)), first.packet, first.view);
+  uint32_t owner = 0;
+  if (GivesWhole(port, first, owner)) {
+    if (hand_over_.Give(port, superframe, owner)) return true;
+    Count(port.counters().rx_cross_worker_full, cutter->segments() - 1);
+    return false;
+  }
+  const uint16_t begin = superframe->data_off;
+  mark_.Clear(*superframe);
+  bool is_kept = false;
+  for (uint32_t i = 0; i < cutter->segments(); ++i) {
+    rte_mbuf* const frame = is_kept ? context_.stash.Take(port.counters()) : superframe;
+    if (frame == nullptr) break;
+    const uint32_t bytes = cutter->FrameBytes(i);
+    if (!is_kept) {
+      const uint32_t offset = cutter->PayloadOffset(i) - cutter->places().payload_offset;
+      frame->data_off = static_cast<uint16_t>(begin + offset);
+      cutter->WriteHeaders(i, identifications, rte_pktmbuf_mtod(frame, uint8_t*));
+    } else if (bytes <= rte_pktmbuf_tailroom(frame)) {
+      cutter->Write(i, identifications, rte_pktmbuf_mtod(frame, uint8_t*));
+    } else {
+      context_.stash.Return(frame);
+      Count(port.counters().no_buffer);
+      break;
+    }
+    frame->data_len = static_cast<uint16_t>(bytes);
+    frame->pkt_len = bytes;
+    port.CountReceived(bytes);
+    bool kept;
+    if (first.result == wire::DecodeResult::kOk) {
+      Decoded its = first;
+      if (i != 0) its.result = wire::DecodeSegment(BytesOf(*frame), its.packet, its.view);
+      kept = OnDecoded(port, frame, its);
+    } else {
+      kept = OnFrame(port, frame);
+    }
+    if (is_kept && !kept) rte_pktmbuf_free(frame);
+    is_kept |= kept;
+  }
+  return is_kept;
+}
+
 bool Receiver::OnFrame(DevicePort& port, rte_mbuf* frame) {
-  wire::Packet packet;
-  wire::FrameView view;
-  const wire::DecodeResult decoded = wire::Decode(BytesOf(*frame), packet, view);
-  if (decoded != wire::DecodeResult::kOk) return OnOtherFrame(port, frame, decoded);
+  Decoded decoded;
+  decoded.result = wire::Decode(BytesOf(*frame), decoded.packet, decoded.view);
+  return OnDecoded(port, frame, decoded);
+}
+
+bool Receiver::OnDecoded(DevicePort& port, rte_mbuf* frame, const Decoded& decoded) {
+  if (decoded.result != wire::DecodeResult::kOk) return OnOtherFrame(port, frame, decoded.result);
+  const wire::Packet& packet = decoded.packet;
+  const wire::FrameView& view = decoded.view;
   context_.recorder.Begin(packet);
   if (packet.header.dest_qpn == kMulticastQpn && (view.destination[0] & 1) != 0) [[unlikely]] {
     return multicast_.Receive(port, packet, view, frame);

@@ -73,6 +73,7 @@ class Admission {
 
   FrameRecorder& recorder_;
   const drivers::PendingIcrc pending_;
+  const drivers::CheckedIcrc checked_;
 };
 
 inline bool Admission::Admit(DevicePort& port, const wire::Packet& packet,
@@ -83,7 +84,8 @@ inline bool Admission::Admit(DevicePort& port, const wire::Packet& packet,
     return recorder_.Drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
   }
   if (!is_addressed) return recorder_.Drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
-  if (!pending_.IsSet(*frame) && !wire::IcrcIsRight(BytesOf(*frame), view)) {
+  if (!pending_.IsSet(*frame) && !checked_.IsSet(*frame) &&
+      !wire::IcrcIsRight(BytesOf(*frame), view)) {
     return recorder_.Drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
   }
   return true;
@@ -226,10 +228,25 @@ class Receiver {
   bool has_more() const { return has_more_; }
 
  private:
+  struct Decoded {
+    wire::DecodeResult result = wire::DecodeResult::kOk;
+    wire::Packet packet;
+    wire::FrameView view;
+  };
+
   /// Takes a burst from one port. False: there was none.
   bool ReceiveFrom(DevicePort& port);
+  /// Takes a superframe apart. Its packets are frames in place, one after the other: the headers of
+  /// each overwrite the end of the one before, unless a frame is kept. True: it was. A superframe
+  /// that begins with a packet for another worker goes to it whole.
+  bool OnSuperframe(DevicePort& port, rte_mbuf* superframe);
+  /// Whether a superframe that begins with `first` goes to another worker, which is in `owner`
+  /// then.
+  bool GivesWhole(const DevicePort& port, const Decoded& first, uint32_t& owner) const;
   /// True: the frame was kept, for later.
   bool OnFrame(DevicePort& port, rte_mbuf* frame);
+  /// Does the same for a frame that was decoded.
+  inline bool OnDecoded(DevicePort& port, rte_mbuf* frame, const Decoded& decoded);
   /// Does the same for a frame that is no RoCE packet.
   bool OnOtherFrame(DevicePort& port, rte_mbuf* frame, wire::DecodeResult decoded);
   /// Does the same for a packet to a queue pair of this worker, or to an unknown one.
@@ -248,6 +265,7 @@ class Receiver {
   Admission admission_;
   HandOver hand_over_;
   MulticastReceiver multicast_;
+  const drivers::SuperframeMark mark_;
   bool has_more_ = false;
 };
 

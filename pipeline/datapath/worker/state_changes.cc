@@ -164,6 +164,7 @@ void StateChanges::End(QueuePair& qp) {
   context_.congestion.Forget(qp);
   AbandonWaiting(qp);
   DropKept(qp);
+  qp.port().superframes().Close(qp);
 }
 
 void StateChanges::AbandonWaiting(QueuePair& qp) {

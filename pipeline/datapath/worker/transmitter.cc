@@ -4,6 +4,7 @@
 #include <rte_prefetch.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -49,6 +50,29 @@ const wire::HeaderTemplate* TemplateFor(const QueuePair& qp, const TxPacket& pac
   return qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
 }
 
+// Whether the payload of `packet` lies in registered memory.
+bool IsInMemory(const QueuePair& qp, const TxPacket& packet) {
+  using Source = TxPacket::Source;
+  if (packet.payload_bytes() == 0) return false;
+  if (packet.payload_source == Source::kRemote) return !qp.receive_source().is_target();
+  return packet.payload_source == Source::kSend &&
+         !qp.works().send_lists().is_inline(packet.local.slot);
+}
+
+// Whether others are likely to join the packet in a superframe: those of its message, or other
+// messages of its size.
+bool MayBegin(const TxPacket& packet) {
+  constexpr uint32_t kLongBytes = 512;
+  return packet.payload_bytes() >= kLongBytes ||
+         wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kFullPayload);
+}
+
+// Those of a superframe's packets that the kernel numbers from 0 on change all alike then
+// (wire::RenumberSegments).
+uint16_t FirstIdentification(uint16_t next) {
+  return static_cast<uint16_t>((next + wire::kMaxSegments - 1) & ~(wire::kMaxSegments - 1));
+}
+
 }  // namespace
 
 bool Transmitter::Transmit() {
@@ -81,6 +105,7 @@ bool Transmitter::Acknowledge(QueuePair& qp) {
 // Each worker that sends by this port has the same share, and leaves what it does not need.
 bool Transmitter::ServePort(DevicePort& port) {
   bool any = false;
+  port.LookForSuperframes();
   if (port.host_has_frames()) any |= ServeLink(port, *port.device().host_link, Qpn());
   if (port.gsi_has_frames()) any |= ServeLink(port, *port.device().gsi_link, wire::kGsiQpn);
   if (port.has_relays()) {
@@ -125,10 +150,11 @@ bool Transmitter::ServeQueuePairs(DevicePort& port) {
     any = true;
     context_.ready.Touch(qp);
     if (sent == Sent::kNothing) StopSending(qp);
-    if (sent != Sent::kPacket) continue;
-    --room;
+    if (bytes == 0) continue;
+    if (sent == Sent::kPacket) --room;
     Charge(qp, bytes);
   }
+  port.superframes().set_goes_on(room == 0 || port.HasFullTurn());
   return any;
 }
 
@@ -172,7 +198,8 @@ void Transmitter::Pace(QueuePair& qp) {
 void Transmitter::SendOne(QueuePair& qp) {
   if (!qp.core().HasPacket() || qp.port().LookForRoom() == 0) return;
   uint32_t bytes = 0;
-  if (SendNext(qp, bytes) == Sent::kPacket) Charge(qp, bytes);
+  SendNext(qp, bytes);
+  if (bytes != 0) Charge(qp, bytes);
 }
 
 Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
@@ -193,7 +220,7 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
     sent = peer != nullptr ? Deliver(qp, *peer, packet, frame) : Build(qp, packet, frame);
   }
   if (sent == Sent::kNothing || sent == Sent::kFailed) context_.stash.Return(frame);
-  if (sent == Sent::kPacket) bytes = frame->data_len;
+  if (sent == Sent::kPacket || sent == Sent::kJoined) bytes = frame->data_len;
   return sent;
 }
 
@@ -259,12 +286,22 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
 }
 
 Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
-  uint8_t* const start = StartOf(frame);
+  uint8_t* start = StartOf(frame);
   const uint32_t length = packet.payload_bytes();
   const wire::HeaderTemplate* const path = TemplateFor(qp, packet);
   if (path == nullptr) return RefuseAddress(qp);
   // Those of a queue pair rise by one, so that a port can send its packets as superframes.
-  const auto identification = static_cast<uint16_t>(qp.traffic().sent_packets);
+  auto identification = static_cast<uint16_t>(qp.traffic().sent_packets);
+  if (IsInMemory(qp, packet) && MayJoin(qp)) {
+    if (Join(qp, packet, *path, frame)) {
+      context_.stash.Return(frame);
+      return Sent::kJoined;
+    }
+    if (MayBegin(packet) && qp.port().superframes().Lend(*frame)) {
+      start = StartOf(frame);
+      identification = FirstIdentification(identification);
+    }
+  }
   const bool leaves_icrc_out = LeavesIcrcOut(qp);
   const wire::EncodedHeaders headers =
       wire::EncodeHeaders(*path, packet.header, length, identification, start,
@@ -291,6 +328,41 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
     return Sent::kPacket;
   }
   return GatherPayload(qp, packet, icrc, frame);
+}
+
+bool Transmitter::Join(QueuePair& qp, const TxPacket& packet, const wire::HeaderTemplate& path,
+                       rte_mbuf* frame) {
+  const uint32_t length = packet.payload_bytes();
+  const uint32_t udp_bytes = wire::InfoOf(packet.header.opcode).header_bytes + length +
+                             static_cast<uint32_t>(wire::TrailerBytes(length));
+  OpenSuperframes& superframes = qp.port().superframes();
+  OpenSuperframes::Open* const open = superframes.Find(qp, udp_bytes);
+  if (open == nullptr) return false;
+  std::array<uint8_t, wire::kMaxHeaderBytes> headers;
+  const auto identification = static_cast<uint16_t>(open->identification + open->segments);
+  const wire::EncodedHeaders encoded =
+      wire::EncodeHeaders(path, packet.header, length, identification, headers.data());
+  const size_t own_bytes = encoded.length_bytes - open->headers_bytes;
+  uint8_t* const at = StartOf(open->frame) + open->frame->data_len;
+  RunningIcrc icrc(encoded.crc_state, /*is_left_out=*/false);
+  Transfer transfer;
+  transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
+  transfer.bytes = at + own_bytes;
+  const MoveResult result = context_.copies.stalls().Watch(transfer.walker, [&] {
+    return GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc);
+  });
+  if (result != MoveResult::kDone) return false;
+  std::memcpy(at, headers.data() + open->headers_bytes, own_bytes);
+  wire::WriteTrailer(at + own_bytes + length, length, icrc.state());
+  const uint32_t bytes = open->headers_bytes + udp_bytes;
+  frame->data_len = static_cast<uint16_t>(bytes);
+  superframes.Extend(*open, udp_bytes);
+  ++qp.traffic().sent_packets;
+  qp.traffic().sent_bytes += bytes;
+  context_.congestion.OnSent(qp, packet, bytes);
+  FrameRecorder::Trace(qp, packet, bytes);
+  qp.port().CountAdded(bytes, udp_bytes);
+  return true;
 }
 
 Transmitter::Sent Transmitter::FailGather(QueuePair& qp, const TxPacket& packet) {
@@ -341,6 +413,12 @@ void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* f
   const uroce_capture_note annotation = context_.recorder.OnSent(qp, packet, frame);
   bool to_self = qp.peer() == PeerPlace::kSameDevice;
   if (!qp.core().is_reliable()) to_self = FinishUnreliable(qp, packet, frame);
+  OpenSuperframes& superframes = qp.port().superframes();
+  if (OpenSuperframes::IsLent(*frame)) [[unlikely]] {
+    superframes.Add(qp, frame, qp.header_template().bth_offset());
+  } else {
+    superframes.Close(qp);
+  }
   qp.port().Queue(frame, to_self, annotation);
 }
 

@@ -54,7 +54,8 @@ class Transmitter {
   void FinishGather(QueuePair& qp, MoveResult result);
 
  private:
-  enum class Sent : uint8_t { kPacket, kNothing, kHeld, kWaits, kFailed, kNoFrame };
+  /// kJoined: a packet in a superframe that was queued before.
+  enum class Sent : uint8_t { kPacket, kJoined, kNothing, kHeld, kWaits, kFailed, kNoFrame };
 
   /// Sends the next answer that `qp` owes, if the answer is one packet. False: nothing was sent.
   bool Acknowledge(QueuePair& qp);
@@ -77,12 +78,12 @@ class Transmitter {
   }
   /// Lets the next packet of `qp` wait for its send time.
   void Pace(QueuePair& qp);
-  /// Sends the next packet of `qp`; `bytes` is its size.
+  /// Sends the next packet of `qp`. `bytes`, which is 0 before, is its size if there was one.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
   /// Gives a packet to `peer`, of this worker, without a frame where it needs none. `frame` has the
   /// length that it would have.
   Sent Deliver(QueuePair& qp, QueuePair& peer, transport::TxPacket& packet, rte_mbuf* frame);
-  /// Sends a packet in `frame`.
+  /// Sends a packet in `frame`, or in the superframe that `qp` has open.
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
   /// Reads the payload of a packet from the program's memory into `frame`, behind the headers.
   inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet,
@@ -90,6 +91,16 @@ class Transmitter {
   /// Continues GatherPayload in copied memory. kCopied: a job has to move the rest.
   MoveResult GatherCopied(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
                           Transfer& transfer, RunningIcrc& icrc);
+  /// Whether packets of `qp` may leave in superframes, which have no tag.
+  bool MayJoin(const QueuePair& qp) const {
+    return qp.port().TakesSuperframes() && qp.core().is_reliable() &&
+           qp.header_template().ip_offset() == wire::UdpFrame::kIpOffset &&
+           qp.peer() != PeerPlace::kSameDevice && !context_.recorder.IsRecorded(qp);
+  }
+  /// Writes a packet behind the others of the superframe that `qp` has open. `frame` has the length
+  /// that its own frame would have, and is not used. False: the packet needs its own frame.
+  bool Join(QueuePair& qp, const transport::TxPacket& packet, const wire::HeaderTemplate& path,
+            rte_mbuf* frame);
   Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
   Sent RefuseAddress(QueuePair& qp);
   /// Writes what is behind the payload of `frame`, which holds its headers, and returns how many

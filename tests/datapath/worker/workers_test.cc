@@ -65,6 +65,21 @@ class WorkersTest : public testing::TestWithParam<std::tuple<uint32_t, uint32_t>
 INSTANTIATE_TEST_SUITE_P(Ends, WorkersTest,
                          testing::Combine(testing::Range(0u, 2u), testing::Range(0u, 2u)));
 
+// A superframe goes to the worker of its queue pair whole.
+TEST_P(WorkersTest, SuperframesPassLikeFrames) {
+  WorkersBed its;
+  for (TestPort& port : its.bed.ports) port.superframes = true;
+  Endpoint& a = its.Add(0, first());
+  Endpoint& b = its.Add(1, second());
+  its.bed.Connect(a, b);
+  its.Write(a, 50'000);
+  ASSERT_TRUE(its.Completes(a));
+  EXPECT_TRUE(its.Arrived(50'000));
+  EXPECT_EQ(its.bed.devices[1]->Sum(&DeviceCounters::port_rcv_packets), 49u);
+  if (first() != 0) return;  // A worker that drives no queue sends frames.
+  EXPECT_EQ(its.CountersOf(1).handed_over, second() == 1 ? 0u : 2u);
+}
+
 TEST_P(WorkersTest, DataPassesWhicheverWorkersOwnTheEndsAndDriveThePorts) {
   WorkersBed its;
   Endpoint& a = its.Add(0, first());

@@ -12,6 +12,7 @@
 
 #include "drivers/cable/cable_port.h"
 #include "pipeline/port/frames.h"
+#include "pipeline/port/superframes.h"
 #include "tests/drivers/frame_pool.h"
 #include "tests/wire/packet_train.h"
 
@@ -311,6 +312,34 @@ TEST_F(FaultPortTest, AFullWireHoldsTheSenderBackAndLosesNothing) {
   }
   Collect(Nanos(0), arrived);
   EXPECT_EQ(arrived.size(), 900 + counters().duplicated);
+}
+
+// Faults may begin between the turn that fills a superframe and the one that sends it.
+TEST_F(FaultPortTest, ASuperframeThatMeetsFaultsIsCutIntoItsPackets) {
+  Make("delay=1us");
+  EXPECT_FALSE(sender().takes_superframes(0));
+  LongBuffers buffers(1);
+  wire::PacketTrain train;
+  const std::vector<std::vector<uint8_t>> packets = {train.Next(1024), train.Next(1024)};
+  rte_mbuf* superframe = rte_pktmbuf_alloc(pool());
+  ASSERT_TRUE(buffers.Lend(*superframe));
+  auto* const at = rte_pktmbuf_mtod(superframe, uint8_t*);
+  std::copy(packets[0].begin(), packets[0].end(), at);
+  std::copy(packets[1].begin() + 42, packets[1].end(), at + packets[0].size());
+  superframe->data_len = static_cast<uint16_t>(2 * packets[0].size() - 42);
+  superframe->pkt_len = superframe->data_len;
+  const SuperframeMark mark;
+  mark.Set(*superframe, static_cast<uint16_t>(packets[0].size() - 42));
+  EXPECT_EQ(sender().TransmitBurst(0, &superframe, 1, Nanos(0)), 1);
+  EXPECT_EQ(sender().ReceiveBurst(0, nullptr, 0, Nanos(1000)), 0);
+  rte_mbuf* frames[4];
+  ASSERT_EQ(receiver().ReceiveBurst(0, frames, 4, Nanos(1000)), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto* const bytes = rte_pktmbuf_mtod(frames[i], const uint8_t*);
+    EXPECT_EQ(std::vector<uint8_t>(bytes, bytes + frames[i]->data_len), packets[i]);
+    rte_pktmbuf_free(frames[i]);
+  }
+  EXPECT_EQ(counters().taken, 2u);
 }
 
 TEST_F(FaultPortTest, FramesStillHeldAreFreedWithIt) {

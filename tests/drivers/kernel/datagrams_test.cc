@@ -147,6 +147,104 @@ TEST_P(DatagramFamilies, PacketsOfAFlowComeBackInOrderEachWithItsIcrc) {
   EXPECT_EQ(reader_.TakeCounts().fitted, 0u) << "own packets have expected identifications";
 }
 
+// The packets have the source port and the identifications that the kernel gives them.
+TEST_P(DatagramFamilies, ASuperframeArrivesWholeWithRightIcrcs) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  LongBuffers buffers(1);
+  const SuperframeMark mark;
+  for (const uint16_t first : {uint16_t{64}, uint16_t{0x1237}}) {
+    train_.identification = first;
+    std::vector<Bytes> packets;
+    for (const size_t bytes : {1024, 1024, 1024, 100}) {
+      packets.push_back(OnLoopback(train_, train_.Next(bytes)));
+    }
+    const auto headers = static_cast<ptrdiff_t>(wire::FindUdp(packets[0])->payload_offset);
+    Bytes all = packets[0];
+    for (size_t i = 1; i < packets.size(); ++i) {
+      all.insert(all.end(), packets[i].begin() + headers, packets[i].end());
+    }
+    rte_mbuf* frame = rte_pktmbuf_alloc(pool());
+    ASSERT_TRUE(buffers.Lend(*frame));
+    std::copy(all.begin(), all.end(), rte_pktmbuf_mtod(frame, uint8_t*));
+    frame->data_len = static_cast<uint16_t>(all.size());
+    frame->pkt_len = frame->data_len;
+    mark.Set(*frame, static_cast<uint16_t>(packets[0].size() - static_cast<size_t>(headers)));
+    ASSERT_EQ(writer_.Send(sockets_, &frame, 1).frames, 1);
+    rte_mbuf* received[8];
+    ASSERT_EQ(reader_.Receive(sockets_, pool(), received, 8, /*whole=*/true), 1);
+    EXPECT_EQ(PacketsOf(*received[0]), 4u);
+    std::vector<Bytes> cut;
+    CutSuperframe(received[0], pool(), [&](rte_mbuf* each) {
+      const auto bytes = FrameBytes(*each);
+      cut.emplace_back(bytes.begin(), bytes.end());
+      rte_pktmbuf_free(each);
+    });
+    ASSERT_EQ(cut.size(), packets.size());
+    if (!GetParam()) {
+      EXPECT_EQ(IdentificationsOf(cut), (std::vector<int>{0, 1, 2, 3}));
+    }
+    for (size_t i = 0; i < cut.size(); ++i) {
+      EXPECT_EQ(PayloadOf(cut[i]), PayloadOf(packets[i])) << i;
+      EXPECT_TRUE(HasRightIcrcIn(cut[i])) << i;
+    }
+  }
+  EXPECT_EQ(reader_.TakeCounts().fitted, 0u);
+}
+
+// One that has a single packet so far is joined by frames, like a frame.
+TEST_P(DatagramFamilies, FramesJoinASuperframeOfOnePacket) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  LongBuffers buffers(1);
+  const SuperframeMark mark;
+  std::vector<Bytes> packets;
+  std::vector<rte_mbuf*> frames;
+  for (const size_t bytes : {1024, 1024, 100}) {
+    packets.push_back(OnLoopback(train_, train_.Next(bytes)));
+    rte_mbuf* const frame = frames.emplace_back(rte_pktmbuf_alloc(pool()));
+    const bool lends = frames.size() == 1;
+    ASSERT_EQ(lends && buffers.Lend(*frame), lends);
+    std::copy(packets.back().begin(), packets.back().end(), rte_pktmbuf_mtod(frame, uint8_t*));
+    frame->data_len = static_cast<uint16_t>(packets.back().size());
+    frame->pkt_len = frame->data_len;
+  }
+  mark.Set(*frames[0], static_cast<uint16_t>(packets[0].size() - (GetParam() ? 62 : 42)));
+  ASSERT_EQ(writer_.Send(sockets_, frames.data(), 3).frames, 3);
+  const std::vector<Bytes> received = Receive();
+  ASSERT_EQ(received.size(), 3u);
+  if (!GetParam()) {
+    EXPECT_EQ(IdentificationsOf(received), (std::vector<int>{0, 1, 2}));
+  }
+  for (size_t i = 0; i < received.size(); ++i) {
+    EXPECT_EQ(PayloadOf(received[i]), PayloadOf(packets[i])) << i;
+    EXPECT_TRUE(HasRightIcrcIn(received[i])) << i;
+  }
+  EXPECT_EQ(reader_.TakeCounts().fitted, 0u);
+}
+
+// While one family has nothing, the other is asked now and then, and always after a sleep.
+TEST_P(DatagramFamilies, TheOtherFamilyIsAskedTooAndAtOnceAfterASleep) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  wire::PacketTrain other = train_;
+  other.ipv6 = !train_.ipv6;
+  const auto receives = [&] {
+    rte_mbuf* frame = nullptr;
+    const bool any = reader_.Receive(sockets_, pool(), &frame, 1) == 1;
+    if (any) rte_pktmbuf_free(frame);
+    return any;
+  };
+  const auto send = [&](wire::PacketTrain& train) { Send({OnLoopback(train, train.Next(64))}); };
+  send(train_);
+  EXPECT_TRUE(receives());
+  while (receives()) continue;
+  send(other);
+  int calls = 1;
+  while (!receives() && calls < 100) ++calls;
+  EXPECT_LT(calls, 100);
+  send(train_);
+  reader_.OnWake();
+  EXPECT_TRUE(receives());
+}
+
 TEST_P(DatagramFamilies, TrafficClassAndHopLimitArrive) {
   if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
   Bytes frame = OnLoopback(train_, train_.Next(64));
@@ -198,7 +296,7 @@ TEST_F(DatagramsTest, WhatIsNoUdpPacketIsDroppedAndCounted) {
   const Bytes arp(60, 0);
   const SentFrames sent = Send({OnLoopback(train, train.Next(64)), arp});
   EXPECT_EQ(sent.frames, 2);
-  EXPECT_EQ(sent.dropped, 1);
+  EXPECT_EQ(sent.dropped, 1u);
   EXPECT_EQ(Receive().size(), 1u);
 }
 

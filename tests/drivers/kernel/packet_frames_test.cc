@@ -4,10 +4,15 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "drivers/kernel/packet_frames.h"
 #include "pipeline/os/fd.h"
+#include "pipeline/port/superframes.h"
+#include "pipeline/wire/icrc.h"
 #include "tests/drivers/frame_pool.h"
 #include "tests/wire/packet_train.h"
 
@@ -41,6 +46,32 @@ class PacketFramesTest : public FramePoolTest {
                           static_cast<unsigned>(frames.size() - sent.frames));
     return sent;
   }
+  rte_mbuf* SuperframeOf(const std::vector<Bytes>& packets) {
+    rte_mbuf* const frame = rte_pktmbuf_alloc(pool());
+    EXPECT_TRUE(buffers_.Lend(*frame));
+    Bytes all = packets[0];
+    for (size_t i = 1; i < packets.size(); ++i) {
+      all.insert(all.end(), packets[i].begin() + 42, packets[i].end());
+    }
+    std::copy(all.begin(), all.end(), rte_pktmbuf_mtod(frame, uint8_t*));
+    frame->data_len = static_cast<uint16_t>(all.size());
+    frame->pkt_len = frame->data_len;
+    mark_.Set(*frame, static_cast<uint16_t>(packets[0].size() - 42));
+    return frame;
+  }
+  SentFrames SendSuperframe(const std::vector<Bytes>& packets) {
+    rte_mbuf* frame = SuperframeOf(packets);
+    return writer_.Send(ours_, &frame, 1);
+  }
+  std::vector<Bytes> CutToBytes(rte_mbuf* superframe) {
+    std::vector<Bytes> cut;
+    CutSuperframe(superframe, pool(), [&](rte_mbuf* frame) {
+      const auto bytes = FrameBytes(*frame);
+      cut.emplace_back(bytes.begin(), bytes.end());
+      rte_pktmbuf_free(frame);
+    });
+    return cut;
+  }
   /// The next message at the kernel's end: its header, and its frame.
   bool Take(VnetHeader& header, Bytes& frame) const {
     Bytes message(70000);
@@ -72,6 +103,8 @@ class PacketFramesTest : public FramePoolTest {
 
   Fd ours_;
   Fd kernel_;
+  LongBuffers buffers_{4};
+  const SuperframeMark mark_{};
   PacketWriter writer_;
   PacketReader reader_;
   wire::PacketTrain train_;
@@ -95,6 +128,136 @@ TEST_F(PacketFramesTest, PacketsOfAFlowLeaveAsOneSuperframeAndComeBackAsTheyWere
   Give(header, superframe);
   EXPECT_EQ(Receive(), packets);
   EXPECT_FALSE(reader_.has_frames());
+}
+
+/// The UDP payloads of `packets`, each as long as the first but for the last, behind the first
+/// frame.
+Bytes Joined(const std::vector<Bytes>& packets) {
+  Bytes all = packets[0];
+  for (size_t i = 1; i < packets.size(); ++i) {
+    all.insert(all.end(), packets[i].begin() + 42, packets[i].end());
+  }
+  return all;
+}
+
+// A worker that has put packets behind each other gives the kernel what a burst of them gives it.
+TEST_F(PacketFramesTest, ASuperframeThatIsThereLeavesLikeTheFramesOfABurst) {
+  const std::vector<Bytes> packets = {train_.Next(1024), train_.Next(1024), train_.Next(100)};
+  Send(packets);
+  VnetHeader header;
+  Bytes of_burst;
+  ASSERT_TRUE(Take(header, of_burst));
+  EXPECT_EQ(SendSuperframe(packets).frames, 1);
+  VnetHeader other_header;
+  Bytes of_superframe;
+  ASSERT_TRUE(Take(other_header, of_superframe));
+  EXPECT_EQ(of_superframe, of_burst);
+  EXPECT_EQ(std::memcmp(&header, &other_header, sizeof header), 0);
+}
+
+TEST_F(PacketFramesTest, ASuperframeOfOnePacketIsSentAsAFrame) {
+  const Bytes packet = train_.Next(1024);
+  SendSuperframe({packet});
+  VnetHeader header;
+  Bytes frame;
+  ASSERT_TRUE(Take(header, frame));
+  EXPECT_EQ(header.gso_type, kNoGso);
+  EXPECT_EQ(frame, packet);
+}
+
+// What is right is yielded as it came, in the buffer that it was read into.
+TEST_F(PacketFramesTest, ASuperframeIsYieldedWholeToWhomAsksForIt) {
+  const std::vector<Bytes> packets = {train_.Next(1024), train_.Next(1024), train_.Next(100)};
+  const VnetHeader header{.gso_type = kGsoUdpPackets,
+                          .gso_size = static_cast<uint16_t>(packets[0].size() - 42)};
+  for (int i = 0; i < 100; ++i) {  // Buffers come back.
+    Give(header, Joined(packets));
+    rte_mbuf* frames[4];
+    ASSERT_EQ(reader_.Receive(ours_, pool(), frames, 4, /*whole=*/true), 1);
+    EXPECT_EQ(PacketsOf(*frames[0]), 3u);
+    EXPECT_EQ(CutToBytes(frames[0]), packets);
+  }
+}
+
+TEST_F(PacketFramesTest, ASuperframeWithADamagedPacketIsCut) {
+  const std::vector<Bytes> packets = {train_.Next(1024), train_.Next(1024), train_.Next(100)};
+  Bytes superframe = Joined(packets);
+  superframe[2200] ^= 1;
+  Give({.gso_type = kGsoUdpPackets, .gso_size = static_cast<uint16_t>(packets[0].size() - 42)},
+       superframe);
+  rte_mbuf* frames[4];
+  ASSERT_EQ(reader_.Receive(ours_, pool(), frames, 4, /*whole=*/true), 3);
+  for (rte_mbuf* frame : frames) {
+    if (frame == frames[3]) break;
+    EXPECT_EQ(PacketsOf(*frame), 1u);
+    rte_pktmbuf_free(frame);
+  }
+}
+
+// Frames that are kept keep their buffers: what comes then is cut.
+TEST_F(PacketFramesTest, WithoutABufferToSpareASuperframeIsCut) {
+  const std::vector<Bytes> packets = {train_.Next(1024), train_.Next(100)};
+  const VnetHeader header{.gso_type = kGsoUdpPackets,
+                          .gso_size = static_cast<uint16_t>(packets[0].size() - 42)};
+  std::vector<rte_mbuf*> kept;
+  bool is_cut = false;
+  for (int i = 0; i < 64 && !is_cut; ++i) {
+    Give(header, Joined(packets));
+    rte_mbuf* frames[4];
+    const uint16_t count = reader_.Receive(ours_, pool(), frames, 4, /*whole=*/true);
+    kept.insert(kept.end(), frames, frames + count);
+    is_cut = count == 2;
+  }
+  EXPECT_TRUE(is_cut);
+  for (size_t i = 0; i + 2 < kept.size(); ++i) EXPECT_EQ(CutToBytes(kept[i]), packets) << i;
+  EXPECT_EQ(FrameBytes(*kept[kept.size() - 2]).size(), packets[0].size());
+  rte_pktmbuf_free_bulk(kept.data() + kept.size() - 2, 2);
+}
+
+// The kernel of this port takes no superframes: it is asked once.
+TEST_F(PacketFramesTest, PacketsOfASuperframeLeaveOneByOneIfTheyMust) {
+  SuperframeSender sender;
+  std::vector<Bytes> sent;
+  int room = 1000;
+  const auto kernel = [&](const FrameGroups& groups, rte_mbuf* const* frames) {
+    if (groups[0].builder->segments() > 1) {
+      errno = EOPNOTSUPP;
+      return -1;
+    }
+    if (room-- == 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    // As a UDP socket does: it gives the packet other numbers before it is sent.
+    wire::Renumber(FrameBytes(*frames[groups[0].first]), groups[0].builder->places(), 0xc0de, 0);
+    const auto bytes = FrameBytes(*frames[groups[0].first]);
+    sent.emplace_back(bytes.begin(), bytes.end());
+    return 1;
+  };
+  const auto refusal = [](int error) {
+    return error == EOPNOTSUPP ? SuperframeSender::Refusal::kEver
+                               : SuperframeSender::Refusal::kNone;
+  };
+  std::vector<Bytes> packets;
+  for (const size_t bytes : {1024, 1024, 1024, 100}) packets.push_back(train_.Next(bytes));
+  rte_mbuf* frame = SuperframeOf(packets);
+  room = 2;  // It goes on where it stopped.
+  SentFrames result = sender.Send(&frame, 1, false, kernel, refusal);
+  EXPECT_EQ(result.frames, 0);
+  EXPECT_TRUE(result.is_full);
+  EXPECT_FALSE(sender.sends_superframes());
+  room = 1000;
+  result = sender.Send(&frame, 1, false, kernel, refusal);
+  EXPECT_EQ(result.frames, 1);
+  EXPECT_EQ(result.dropped, 0u);
+  for (Bytes& packet : packets) {
+    wire::Renumber(packet, *wire::FindUdp(packet), 0xc0de, 0);
+  }
+  // The checksum of the IPv4 header is the kernel's, where the kernel writes it.
+  for (std::vector<Bytes>* all : {&sent, &packets}) {
+    for (Bytes& each : *all) each[24] = each[25] = 0;
+  }
+  EXPECT_EQ(sent, packets);
 }
 
 // A packet alone is on the wire as any port sends it, without a UDP checksum.
