@@ -236,7 +236,9 @@ void DatagramReader::CheckSuperframe(std::span<uint8_t> superframe) {
   const std::span<uint8_t> first = superframe.first(cutter_->FrameBytes(0));
   cutter_->WriteHeaders(0, wire::Identifications::kSame, first.data());
   const uint16_t segment_bytes = cutter_->segment_bytes();
-  if (guess_.Store(first, places_) == IdentificationGuess::Found::kDamaged) return;
+  const auto found = guess_.Store(first, places_);
+  if (found == IdentificationGuess::Found::kDamaged) return;
+  if (found == IdentificationGuess::Found::kFitted) ++counts_.fitted;
   const auto numbered = wire::SuperframeCutter::Make(superframe, segment_bytes);
   identifications_ = wire::FindIdentifications(superframe, *numbered);
   if (!identifications_) return;
