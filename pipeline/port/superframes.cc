@@ -60,7 +60,8 @@ void DropFirstPacket(rte_mbuf& superframe) {
 }
 
 LongBuffers::LongBuffers(size_t count) : stock_(std::make_shared<Stock>()) {
-  for (size_t i = 0; i < count; ++i) stock_->push_back(std::make_unique_for_overwrite<LongBuffer>());
+  for (size_t i = 0; i < count; ++i)
+    stock_->push_back(std::make_unique_for_overwrite<LongBuffer>());
 }
 
 // The first free one is the one that is most likely to be in the cache.
