@@ -26,6 +26,8 @@ inline constexpr uint32_t kMaxFrameBytes = UINT16_MAX;
 /// the first packet, or of none.
 class SuperframeMark {
  public:
+  SuperframeMark() : flag_("uroce_superframe"), same_("uroce_same_identification") {}
+
   bool IsSet(const rte_mbuf& frame) const { return flag_.IsSet(frame); }
   /// `segment_bytes`: UDP payload of each packet but the last.
   void Set(rte_mbuf& frame, uint16_t segment_bytes,
@@ -43,8 +45,8 @@ class SuperframeMark {
   }
 
  private:
-  const FrameFlag flag_{"uroce_superframe"};
-  const FrameFlag same_{"uroce_same_identification"};
+  const FrameFlag flag_;
+  const FrameFlag same_;
 };
 
 /// How many packets `frame` has: one, if it is no superframe.
