@@ -86,6 +86,9 @@ class RcQueuePair {
                                       SrqAccess srq = SrqAccess::kGranted);
   /// Ends the effect that OnPacket returned, exactly once. `original` is meaningful for kAtomic.
   void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
+  /// Ends it instead where a reset comes first: no answer counts its packet. Modify to kReset
+  /// follows; answers that are owed to earlier packets may leave before.
+  void ForgetEffect() { effect_of_ = EffectOf::kNothing; }
 
   // ---- packets kept behind a hole (Effect::kKeep) ----
   /// Yields the PSN of a kept packet whose turn has come. The shell passes that packet through the

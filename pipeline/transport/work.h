@@ -431,8 +431,8 @@ struct RemoteRange {
 enum class Access : uint8_t { kRemoteRead, kRemoteWrite, kRemoteAtomic };
 
 /// The one access to memory that an accepted packet causes. The shell carries it out and calls
-/// RcQueuePair::OnEffectDone with the outcome. Until then it calls nothing else of that queue pair
-/// except PollCompletion and queries.
+/// RcQueuePair::OnEffectDone with the outcome, or ForgetEffect when the queue pair is reset. Until
+/// then it calls nothing else of that queue pair except PollCompletion and queries.
 struct Effect {
   enum class Kind : uint8_t {
     kNone,           ///< Nothing to do, and OnEffectDone is not called.

@@ -290,6 +290,18 @@ BUGS = [
     ("abandoned-copy-kept-from-the-helper", DATAPATH, "pipeline/datapath/worker/copy_engine.cc",
      "  qp.receive_source().memory_session()->copy_helper()->Abandon(job);\n", "",
      "the helper learns of queue pairs that are reset or end"),
+    ("reset-answers-what-it-withdraws", DATAPATH, "pipeline/datapath/worker/state_changes.cc",
+     "qp.core().ForgetEffect();",
+     "qp.core().OnEffectDone(transport::EffectOutcome::kDone, 0, context_.time.now());",
+     "a reset answers no request whose copy has not ended"),
+    ("queue-leaves-its-domain-after-its-targets", DATAPATH, "pipeline/datapath/worker/worker.cc",
+     "  RunInPieces(queues.size(),\n"
+     "              [&](size_t index) { impl_->RemoveSharedReceiveQueue(*queues[index]); });\n",
+     "  const std::shared_ptr<void> last(nullptr, [&](void*) {\n"
+     "    RunInPieces(queues.size(),\n"
+     "                [&](size_t index) { impl_->RemoveSharedReceiveQueue(*queues[index]); });\n"
+     "  });\n",
+     "no program sees the end of a receive whose shared queue has gone"),
     ("message-that-is-mapped-in-part-left-to-the-program", DATAPATH,
      "pipeline/datapath/worker/copy_engine.cc",
      "walker.at_end() && job.bytes() == packet.payload_bytes();", "true;",

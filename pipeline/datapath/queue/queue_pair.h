@@ -246,6 +246,10 @@ class QueuePairCore {
       return rc.OnEffectDone(outcome, original, now);
     is_datagram() ? ud.OnEffectDone(outcome) : uc.OnEffectDone(outcome);
   }
+  /// The others hold nothing that outlasts a reset.
+  void ForgetEffect() {
+    if (is_reliable()) rc.ForgetEffect();
+  }
 
   // ---- completions, events, time ----
   [[nodiscard]] bool PollCompletion(transport::Completion& completion) {

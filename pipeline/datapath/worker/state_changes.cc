@@ -64,10 +64,9 @@ void StateChanges::Modify(QueuePair& qp, QpState state, const Attributes& attrib
   if (state == QpState::kReset) {
     const WaitKind wait = qp.wait();
     AbandonWaiting(qp);
-    // The transport must learn of the end of every effect; the reset below discards the outcome.
-    if (wait == WaitKind::kEffect || wait == WaitKind::kInvalidate) {
-      qp.core().OnEffectDone(transport::EffectOutcome::kDone, 0, context_.time.now());
-    }
+    // A copy that is withdrawn or late has no outcome. An answer would tell the peer of bytes that
+    // are not there, or of the result of an atomic that was never executed.
+    if (wait == WaitKind::kEffect || wait == WaitKind::kInvalidate) qp.core().ForgetEffect();
   }
   Apply(qp, state, attributes);
 }
@@ -124,7 +123,9 @@ bool StateChanges::FailSome() {
 }
 
 // The peer sees the same as if the queue had gone before the peer's next packet
-// (docs/protocol/transport.md, section 11).
+// (docs/protocol/transport.md, section 11). A copy into a receive buffer of the queue may still be
+// under way, but no program sees how that receive ends: the queue has left its domain before
+// (Worker::RemoveSharedReceiveQueues), so CompletionPublisher drops the completion.
 void StateChanges::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
   const uint32_t number = queue.config().number;
   const bool is_selected = qp.receive_source().shared() == &queue;

@@ -5,12 +5,30 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "pipeline/datapath/memory/stage.h"
+#include "pipeline/os/shared_memory.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
+
+/// A stage whose program answers nothing.
+struct SilentStage {
+  std::unique_ptr<Stage> stage;
+  const uroce_stage* shared = nullptr;  ///< What the program sees of it.
+
+  SilentStage() {
+    const Fd file = *MakeSharedFile("stage", sizeof(uroce_stage));
+    Mapping mapping = *MapShared(file.get(), sizeof(uroce_stage));
+    shared = reinterpret_cast<const uroce_stage*>(mapping.data());
+    stage =
+        std::make_unique<Stage>(*GuardedMapping::Make(std::move(mapping), MappingGuard::kNoOwner));
+  }
+};
 
 /// Memory that only the helper reaches.
 class WorkerParkedTest : public testing::Test {

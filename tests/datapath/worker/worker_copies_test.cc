@@ -85,20 +85,13 @@ TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
   EXPECT_GT(sent_while_others_waited, 0u);
 }
 
-/// A stage whose program answers nothing.
-std::unique_ptr<Stage> SilentStage() {
-  const Fd file = *MakeSharedFile("stage", sizeof(uroce_stage));
-  return std::make_unique<Stage>(
-      *GuardedMapping::Make(*MapShared(file.get(), sizeof(uroce_stage)), MappingGuard::kNoOwner));
-}
-
 /// Programs whose copies never end.
 class WorkerStuckTest : public WorkerParkedTest {
  protected:
   Session& AddHostile() {
     Session& hostile = bed_.AddSession();
     bed_.StartCopyHelper(hostile);
-    hostile.copy_helper()->SetStage(SilentStage());
+    hostile.copy_helper()->SetStage(SilentStage().stage);
     return hostile;
   }
   const MemoryRegion& Staged(Session& hostile, void* device, size_t bytes) {
@@ -133,6 +126,28 @@ TEST_F(WorkerStuckTest, ResetsLeaveABoundedNumberOfCopiesBehind) {
   EXPECT_GT(hostile.copy_helper()->in_flight(0), 0u);
   EXPECT_LT(hostile.copy_helper()->in_flight(0), frames / 2);
   EXPECT_GT(bed_.devices[1]->Sum(&DeviceCounters::rx_parked_full), 0u);
+}
+
+// A peer that hears of success may tell others that the bytes are there.
+TEST_F(WorkerStuckTest, AResetAnswersNoRequestWhoseCopyHasNotEnded) {
+  Session& hostile = AddHostile();
+  alignas(8) uint8_t device[64];  // No thread reads it.
+  const MemoryRegion& stuck = Staged(hostile, device, sizeof(device));
+  for (const uint8_t opcode : {kWrite, kFetchAdd}) {
+    Endpoint& a = bed_.AddEndpoint(0);
+    Endpoint& b = bed_.AddEndpoint(1, SmallLimits(hostile));
+    bed_.Connect(a, b);
+    a.PostSend({.opcode = opcode,
+                .wr_id = 1,
+                .list = {Testbed::Sge(to_, 0, 8)},
+                .remote_addr = stuck.iova,
+                .rkey = stuck.key});
+    ASSERT_TRUE(bed_.RunUntil([&] { return b.qp->is_waiting(); }));
+    bed_.Modify(b, transport::QpState::kReset);
+    for (int turn = 0; turn < 10; ++turn) bed_.Turn();
+    uroce_cqe cqe{};
+    EXPECT_FALSE(a.PollSend(cqe)) << "status " << +cqe.status << " of opcode " << +opcode;
+  }
 }
 
 // More queue pairs than the pool has frames wait for a copy that does not end.
@@ -176,7 +191,7 @@ TEST_F(WorkerStuckTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
 TEST_F(WorkerParkedTest, AFrameCountsOnceAlsoWhenACopyOutlivesItsQueuePair) {
   Session& hostile = bed_.AddSession();
   bed_.StartCopyHelper(hostile);
-  hostile.copy_helper()->SetStage(SilentStage());
+  hostile.copy_helper()->SetStage(SilentStage().stage);
   MemoryRegion& stuck = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kCopied);
   stuck.session = &hostile;
   // The first packet is copied while the next ones arrive: these go with the second job.

@@ -8,11 +8,14 @@
 #include <utility>
 
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/stage.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/work_queues.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
+#include "tests/datapath/worker/copied_memory.h"
 
 namespace uroce::datapath {
 namespace {
@@ -313,6 +316,26 @@ TEST_F(WorkerXrcCopiedTest, AQueueThatGoesEndsTheCopiesOfItsProgram) {
   EXPECT_FALSE(target_.qp->is_waiting());
   ASSERT_TRUE(bed_.RunUntil([&] { return IsInError(); }));
   EXPECT_TRUE(bed_.RunUntil([&] { return !CopyingForA(); })) << "an abandoned job";
+}
+
+// Its program may free the buffer when it sees the end of the receive.
+TEST_F(WorkerXrcCopiedTest, AQueueThatGoesTellsNothingOfAReceiveThatIsStillWritten) {
+  CopyHelper& helper = *session_a_.copy_helper();
+  SilentStage silent;
+  const uint32_t& requested = silent.shared->requested;
+  helper.SetStage(std::move(silent.stage));
+  copied_.segments[0].is_staged = copied_.segments[0].may_wait = true;
+  a_.Post(1, Testbed::Sge(copied_, 0, 5000));
+  initiator_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 0, 5000)}, .xrc_srqn = kA});
+  ASSERT_TRUE(bed_.RunUntil([&] { return rings::LoadAcquire(requested) != 0; }));
+  bed_.worker->Start();  // The worker makes turns while the queue goes.
+  a_.Remove();
+  for (int turn = 0; turn < 2; ++turn) bed_.worker->Run([] {});
+  bed_.worker->Stop();
+  EXPECT_TRUE(IsInError());
+  uroce_cqe cqe{};
+  EXPECT_FALSE(a_.Poll(cqe)) << "status " << +cqe.status;
+  EXPECT_TRUE(helper.HasLateWrites());
 }
 
 }  // namespace
