@@ -77,7 +77,7 @@ class WorkerRestTest : public testing::Test {
   static constexpr size_t kBytes = 4096;
 
   void SetUp() override {
-    if (!pages_.is_late()) GTEST_SKIP() << "no userfaultfd for faults of the kernel: " << errno;
+    if (!pages_.is_late()) GTEST_SKIP() << "no userfaultfd: " << errno;
     bed_.StartCopyHelper();
     late_ = &bed_.Register(pages_.bytes(), LatePages::kBytes, kAllAccess, MrMode::kMapped);
     late_->rest = bed_.session->rest();

@@ -23,11 +23,12 @@ constexpr int kPatienceMs = 20'000;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint32_t kDeepest = 32'768;  // A ring of 2 MB.
 
-/// A page that does not come before Release(): a thread that reads it waits.
+/// A page that does not come before Release(): a thread that reads it waits, also in a system call.
+/// The kernel gives such a userfaultfd to root. One for user mode alone would fail the call.
 class AbsentPage {
  public:
   AbsentPage()
-      : fd_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC))),
+      : fd_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))),
         page_(
             mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     uffdio_api api{};
@@ -44,10 +45,11 @@ class AbsentPage {
 
   bool is_absent() const { return is_absent_; }
   const void* get() const { return page_; }
-  /// Whether a thread waits for it.
+  /// Whether a thread waits for it. poll tells that of a userfaultfd with O_NONBLOCK alone; of
+  /// others it says POLLERR at once.
   bool IsAwaited() const {
     pollfd waits{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    return poll(&waits, 1, kPatienceMs) == 1;
+    return poll(&waits, 1, kPatienceMs) == 1 && waits.revents == POLLIN;
   }
   void Release() { fd_ = Fd(); }
 
