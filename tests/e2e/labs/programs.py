@@ -75,9 +75,10 @@ def perftest(lab, tool, *flags, version=4, timeout_s=90):
     return rows
 
 
-def endless_writes(test, lab, *flags, tool="ib_write_bw"):
+def endless_writes(test, lab, *flags, tool="ib_write_bw", server_prefix=()):
     """A tool of perftest from one host to the other that is under way, and ends when it fails or is
-    killed, at the latest with the test; returns server and client."""
+    killed, at the latest with the test; returns server and client. `server_prefix`: what starts the
+    server, as another user perhaps."""
     port = next_port()
 
     def program(host):
@@ -88,7 +89,7 @@ def endless_writes(test, lab, *flags, tool="ib_write_bw"):
         return any(qp["device"] == lab.b.device and qp["sent_packets"] > 100
                    for qp in find_list(lab.b.dump("qp")))
 
-    server = lab.a.start(*program(lab.a))
+    server = lab.a.start(*server_prefix, *program(lab.a))
     test.addCleanup(server.kill)
     wait_until(lambda: lab.a.is_listening(server, port), "a listener")
     client = lab.b.start(*program(lab.b), lab.server_address)
