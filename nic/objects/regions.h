@@ -150,8 +150,7 @@ struct MemoryObject {
   /// A region without rights; keeps the key's place while `region` is being replaced.
   std::unique_ptr<datapath::MemoryRegion> stand_in;
   const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
-  /// Set by MakeWay and BeginDereg: the memory is free once Session::CopiesDone confirms these
-  /// copies.
+  /// Set by MakeWay and BeginDereg: the memory is free once Session::CopiesDone is true for it.
   uint64_t copy_generation = 0;
   /// Counted by workers. It is outside of `region`, which is copied.
   std::unique_ptr<std::atomic<uint32_t>> bound_windows = std::make_unique<std::atomic<uint32_t>>(0);

@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 #include <rte_mbuf.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "drivers/dpdk/eal.h"
+#include "pipeline/port/superframes.h"
+#include "pipeline/wire/superframe.h"
 
 namespace uroce::drivers {
 
@@ -43,6 +47,32 @@ class FramePoolTest : public testing::Test {
     std::memset(data, 0x5a, bytes);
     std::memcpy(data, &number, sizeof number);
     return frame;
+  }
+  /// A superframe of whole frames, untagged over IPv4 or IPv6, in a buffer of `buffers`.
+  rte_mbuf* SuperframeOf(LongBuffers& buffers, const std::vector<std::vector<uint8_t>>& packets) {
+    const size_t headers = wire::FindUdp(packets[0])->payload_offset;
+    rte_mbuf* const frame = rte_pktmbuf_alloc(pool_);
+    EXPECT_TRUE(buffers.Lend(*frame));
+    std::vector<uint8_t> all = packets[0];
+    for (size_t i = 1; i < packets.size(); ++i) {
+      all.insert(all.end(), packets[i].begin() + static_cast<std::ptrdiff_t>(headers),
+                 packets[i].end());
+    }
+    std::memcpy(rte_pktmbuf_mtod(frame, uint8_t*), all.data(), all.size());
+    frame->data_len = static_cast<uint16_t>(all.size());
+    frame->pkt_len = frame->data_len;
+    SuperframeMark().Set(*frame, static_cast<uint16_t>(packets[0].size() - headers));
+    return frame;
+  }
+  /// The frames that `superframe`, which is freed, is cut into.
+  std::vector<std::vector<uint8_t>> CutToBytes(rte_mbuf* superframe) {
+    std::vector<std::vector<uint8_t>> cut;
+    CutSuperframe(superframe, pool_, [&](rte_mbuf* frame) {
+      const auto* const begin = rte_pktmbuf_mtod(frame, const uint8_t*);
+      cut.emplace_back(begin, begin + frame->data_len);
+      rte_pktmbuf_free(frame);
+    });
+    return cut;
   }
   static uint32_t NumberOf(const rte_mbuf* frame) {
     uint32_t number;

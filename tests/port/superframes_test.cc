@@ -24,20 +24,6 @@ Bytes BytesOf(const rte_mbuf& frame) {
 
 class SuperframesTest : public FramePoolTest {
  protected:
-  /// A superframe of `packets` in a long buffer.
-  rte_mbuf* Superframe(const std::vector<Bytes>& packets) {
-    rte_mbuf* const frame = rte_pktmbuf_alloc(pool());
-    EXPECT_TRUE(buffers_->Lend(*frame));
-    Bytes all = packets[0];
-    for (size_t i = 1; i < packets.size(); ++i) {
-      all.insert(all.end(), packets[i].begin() + 42, packets[i].end());
-    }
-    std::copy(all.begin(), all.end(), rte_pktmbuf_mtod(frame, uint8_t*));
-    frame->data_len = static_cast<uint16_t>(all.size());
-    frame->pkt_len = frame->data_len;
-    mark_.Set(*frame, static_cast<uint16_t>(packets[0].size() - 42));
-    return frame;
-  }
   std::vector<Bytes> Packets(const std::vector<size_t>& payloads) {
     std::vector<Bytes> packets;
     for (const size_t bytes : payloads) packets.push_back(train_.Next(bytes));
@@ -51,7 +37,7 @@ class SuperframesTest : public FramePoolTest {
 
 TEST_F(SuperframesTest, WhatIsCutAreThePacketsInTheirOrder) {
   const std::vector<Bytes> packets = Packets({1024, 1024, 1024, 300});
-  rte_mbuf* const superframe = Superframe(packets);
+  rte_mbuf* const superframe = SuperframeOf(*buffers_, packets);
   SetDestination(*superframe, Qpn(7));
   EXPECT_EQ(PacketsOf(*superframe), 4u);
   std::vector<Bytes> cut;
@@ -67,14 +53,14 @@ TEST_F(SuperframesTest, WhatIsCutAreThePacketsInTheirOrder) {
 
 TEST_F(SuperframesTest, PacketsThatThereIsNoMbufForAreCounted) {
   const auto take = [](rte_mbuf* frame) { rte_pktmbuf_free(frame); };
-  EXPECT_EQ(CutSuperframe(Superframe(Packets({1024, 1024})), nullptr, take), 2u);
+  EXPECT_EQ(CutSuperframe(SuperframeOf(*buffers_, Packets({1024, 1024})), nullptr, take), 2u);
   // Longer than an mbuf of the pool.
-  EXPECT_EQ(CutSuperframe(Superframe(Packets({4096, 4096, 8})), pool(), take), 2u);
+  EXPECT_EQ(CutSuperframe(SuperframeOf(*buffers_, Packets({4096, 4096, 8})), pool(), take), 2u);
 }
 
 TEST_F(SuperframesTest, PacketsAreTakenOutFromTheFirstOn) {
   const std::vector<Bytes> packets = Packets({1024, 1024, 300});
-  rte_mbuf* const superframe = Superframe(packets);
+  rte_mbuf* const superframe = SuperframeOf(*buffers_, packets);
   DropFirstPacket(*superframe);
   EXPECT_EQ(PacketsOf(*superframe), 2u);
   const Bytes rest = BytesOf(*superframe);
@@ -110,7 +96,7 @@ TEST_F(SuperframesTest, ABufferComesBackWithItsFrame) {
 
 TEST_F(SuperframesTest, AFrameKeepsItsBufferWhenTheOthersHaveGone) {
   const std::vector<Bytes> packets = Packets({1024, 1024});
-  rte_mbuf* const superframe = Superframe(packets);
+  rte_mbuf* const superframe = SuperframeOf(*buffers_, packets);
   const Bytes before = BytesOf(*superframe);
   buffers_.reset();
   EXPECT_EQ(BytesOf(*superframe), before);

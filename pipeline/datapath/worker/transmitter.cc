@@ -414,10 +414,9 @@ void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* f
   bool to_self = qp.peer() == PeerPlace::kSameDevice;
   if (!qp.core().is_reliable()) to_self = FinishUnreliable(qp, packet, frame);
   OpenSuperframes& superframes = qp.port().superframes();
+  superframes.Close(qp);  // Also one that a packet of copied memory could not join.
   if (OpenSuperframes::IsLent(*frame)) [[unlikely]] {
     superframes.Add(qp, frame, qp.header_template().bth_offset());
-  } else {
-    superframes.Close(qp);
   }
   qp.port().Queue(frame, to_self, annotation);
 }

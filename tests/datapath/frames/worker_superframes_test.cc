@@ -336,6 +336,28 @@ TEST_F(WorkerSuperframesTest, CopiedMemoryAtEitherEnd) {
   EXPECT_FALSE(seen_.has_wrong_icrc);
 }
 
+// A packet of copied memory has its own frame between others, which do not overtake it.
+TEST_F(WorkerSuperframesTest, CopiedMemoryBetweenMappedMemoryKeepsItsPlace) {
+  bed_.StartCopyHelper(*bed_.session, /*by_workers=*/true);
+  const MemoryRegion& mapped = Source();
+  const MemoryRegion& copied = Source(MrMode::kCopied);
+  const MemoryRegion& target = Target();
+  constexpr uint32_t kMessage = 3 * kPacketBytes + 500;
+  for (uint32_t i = 0; i < 8; ++i) {
+    b_->PostReceive(i, {Testbed::Sge(target, i * kMessage, kMessage)});
+    const uint32_t at = i * kMessage;
+    a_->PostSend({.opcode = kSend,
+                  .list = {Testbed::Sge(mapped, at, 2 * kPacketBytes),
+                           Testbed::Sge(copied, at + 2 * kPacketBytes, kPacketBytes),
+                           Testbed::Sge(mapped, at + 3 * kPacketBytes, 500)}});
+  }
+  bed_.Settle();
+  EXPECT_TRUE(IsCompleted(*a_, 8));
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 8 * kMessage, target_.begin()));
+  EXPECT_TRUE(seen_.IsInOrder());
+  EXPECT_FALSE(seen_.has_wrong_icrc);
+}
+
 // A packet history records frames.
 TEST_F(WorkerSuperframesTest, WhatIsRecordedHasAFrame) {
   a_->qp->set_history(std::make_unique<PacketHistory>(1000));

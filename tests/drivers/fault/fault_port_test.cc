@@ -321,15 +321,7 @@ TEST_F(FaultPortTest, ASuperframeThatMeetsFaultsIsCutIntoItsPackets) {
   LongBuffers buffers(1);
   wire::PacketTrain train;
   const std::vector<std::vector<uint8_t>> packets = {train.Next(1024), train.Next(1024)};
-  rte_mbuf* superframe = rte_pktmbuf_alloc(pool());
-  ASSERT_TRUE(buffers.Lend(*superframe));
-  auto* const at = rte_pktmbuf_mtod(superframe, uint8_t*);
-  std::copy(packets[0].begin(), packets[0].end(), at);
-  std::copy(packets[1].begin() + 42, packets[1].end(), at + packets[0].size());
-  superframe->data_len = static_cast<uint16_t>(2 * packets[0].size() - 42);
-  superframe->pkt_len = superframe->data_len;
-  const SuperframeMark mark;
-  mark.Set(*superframe, static_cast<uint16_t>(packets[0].size() - 42));
+  rte_mbuf* superframe = SuperframeOf(buffers, packets);
   EXPECT_EQ(sender().TransmitBurst(0, &superframe, 1, Nanos(0)), 1);
   EXPECT_EQ(sender().ReceiveBurst(0, nullptr, 0, Nanos(1000)), 0);
   rte_mbuf* frames[4];

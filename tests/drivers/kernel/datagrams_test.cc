@@ -151,34 +151,18 @@ TEST_P(DatagramFamilies, PacketsOfAFlowComeBackInOrderEachWithItsIcrc) {
 TEST_P(DatagramFamilies, ASuperframeArrivesWholeWithRightIcrcs) {
   if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
   LongBuffers buffers(1);
-  const SuperframeMark mark;
   for (const uint16_t first : {uint16_t{64}, uint16_t{0x1237}}) {
     train_.identification = first;
     std::vector<Bytes> packets;
     for (const size_t bytes : {1024, 1024, 1024, 100}) {
       packets.push_back(OnLoopback(train_, train_.Next(bytes)));
     }
-    const auto headers = static_cast<ptrdiff_t>(wire::FindUdp(packets[0])->payload_offset);
-    Bytes all = packets[0];
-    for (size_t i = 1; i < packets.size(); ++i) {
-      all.insert(all.end(), packets[i].begin() + headers, packets[i].end());
-    }
-    rte_mbuf* frame = rte_pktmbuf_alloc(pool());
-    ASSERT_TRUE(buffers.Lend(*frame));
-    std::copy(all.begin(), all.end(), rte_pktmbuf_mtod(frame, uint8_t*));
-    frame->data_len = static_cast<uint16_t>(all.size());
-    frame->pkt_len = frame->data_len;
-    mark.Set(*frame, static_cast<uint16_t>(packets[0].size() - static_cast<size_t>(headers)));
+    rte_mbuf* frame = SuperframeOf(buffers, packets);
     ASSERT_EQ(writer_.Send(sockets_, &frame, 1).frames, 1);
     rte_mbuf* received[8];
     ASSERT_EQ(reader_.Receive(sockets_, pool(), received, 8, /*whole=*/true), 1);
     EXPECT_EQ(PacketsOf(*received[0]), 4u);
-    std::vector<Bytes> cut;
-    CutSuperframe(received[0], pool(), [&](rte_mbuf* each) {
-      const auto bytes = FrameBytes(*each);
-      cut.emplace_back(bytes.begin(), bytes.end());
-      rte_pktmbuf_free(each);
-    });
+    const std::vector<Bytes> cut = CutToBytes(received[0]);
     ASSERT_EQ(cut.size(), packets.size());
     if (!GetParam()) {
       EXPECT_EQ(IdentificationsOf(cut), (std::vector<int>{0, 1, 2, 3}));
@@ -195,19 +179,12 @@ TEST_P(DatagramFamilies, ASuperframeArrivesWholeWithRightIcrcs) {
 TEST_P(DatagramFamilies, FramesJoinASuperframeOfOnePacket) {
   if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
   LongBuffers buffers(1);
-  const SuperframeMark mark;
   std::vector<Bytes> packets;
   std::vector<rte_mbuf*> frames;
   for (const size_t bytes : {1024, 1024, 100}) {
-    packets.push_back(OnLoopback(train_, train_.Next(bytes)));
-    rte_mbuf* const frame = frames.emplace_back(rte_pktmbuf_alloc(pool()));
-    const bool lends = frames.size() == 1;
-    ASSERT_EQ(lends && buffers.Lend(*frame), lends);
-    std::copy(packets.back().begin(), packets.back().end(), rte_pktmbuf_mtod(frame, uint8_t*));
-    frame->data_len = static_cast<uint16_t>(packets.back().size());
-    frame->pkt_len = frame->data_len;
+    const Bytes& packet = packets.emplace_back(OnLoopback(train_, train_.Next(bytes)));
+    frames.push_back(frames.empty() ? SuperframeOf(buffers, packets) : MbufOf(packet));
   }
-  mark.Set(*frames[0], static_cast<uint16_t>(packets[0].size() - (GetParam() ? 62 : 42)));
   ASSERT_EQ(writer_.Send(sockets_, frames.data(), 3).frames, 3);
   const std::vector<Bytes> received = Receive();
   ASSERT_EQ(received.size(), 3u);

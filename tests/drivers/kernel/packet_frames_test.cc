@@ -46,31 +46,9 @@ class PacketFramesTest : public FramePoolTest {
                           static_cast<unsigned>(frames.size() - sent.frames));
     return sent;
   }
-  rte_mbuf* SuperframeOf(const std::vector<Bytes>& packets) {
-    rte_mbuf* const frame = rte_pktmbuf_alloc(pool());
-    EXPECT_TRUE(buffers_.Lend(*frame));
-    Bytes all = packets[0];
-    for (size_t i = 1; i < packets.size(); ++i) {
-      all.insert(all.end(), packets[i].begin() + 42, packets[i].end());
-    }
-    std::copy(all.begin(), all.end(), rte_pktmbuf_mtod(frame, uint8_t*));
-    frame->data_len = static_cast<uint16_t>(all.size());
-    frame->pkt_len = frame->data_len;
-    mark_.Set(*frame, static_cast<uint16_t>(packets[0].size() - 42));
-    return frame;
-  }
   SentFrames SendSuperframe(const std::vector<Bytes>& packets) {
-    rte_mbuf* frame = SuperframeOf(packets);
+    rte_mbuf* frame = SuperframeOf(buffers_, packets);
     return writer_.Send(ours_, &frame, 1);
-  }
-  std::vector<Bytes> CutToBytes(rte_mbuf* superframe) {
-    std::vector<Bytes> cut;
-    CutSuperframe(superframe, pool(), [&](rte_mbuf* frame) {
-      const auto bytes = FrameBytes(*frame);
-      cut.emplace_back(bytes.begin(), bytes.end());
-      rte_pktmbuf_free(frame);
-    });
-    return cut;
   }
   /// The next message at the kernel's end: its header, and its frame.
   bool Take(VnetHeader& header, Bytes& frame) const {
@@ -104,7 +82,6 @@ class PacketFramesTest : public FramePoolTest {
   Fd ours_;
   Fd kernel_;
   LongBuffers buffers_{4};
-  const SuperframeMark mark_{};
   PacketWriter writer_;
   PacketReader reader_;
   wire::PacketTrain train_;
@@ -240,7 +217,7 @@ TEST_F(PacketFramesTest, PacketsOfASuperframeLeaveOneByOneIfTheyMust) {
   };
   std::vector<Bytes> packets;
   for (const size_t bytes : {1024, 1024, 1024, 100}) packets.push_back(train_.Next(bytes));
-  rte_mbuf* frame = SuperframeOf(packets);
+  rte_mbuf* frame = SuperframeOf(buffers_, packets);
   room = 2;  // It goes on where it stopped.
   SentFrames result = sender.Send(&frame, 1, false, kernel, refusal);
   EXPECT_EQ(result.frames, 0);
