@@ -136,7 +136,7 @@ void Server::OnAdded(NicDevice& device) {
   served_addresses_.Update(device);
   Refresh(device);
   statistics_.Forget();
-  counters_.OnAdded();
+  counters_.OnAdded(device);
 }
 
 void Server::OnRemoved(NicDevice& device) {

@@ -99,9 +99,9 @@ bool TakeLease(int fd) {
   return fcntl(fd, F_SETOWN_EX, &owner) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
 }
 
-std::map<std::string, uint64_t> FilesOf(const DeviceSnapshot& device) {
+std::map<std::string, uint64_t> FilesOf(const std::vector<NamedCount>& counters) {
   CounterValues values;
-  for (const NamedCount& counter : device.counters) values[counter.name] = counter.value;
+  for (const NamedCount& counter : counters) values[counter.name] = counter.value;
   return CounterFiles(values);
 }
 
@@ -117,6 +117,7 @@ void WriteText(const std::string& text, int fd) {
 LiveCounters::LiveCounters(EventLoop& loop, const Nic& nic, Statistics& statistics, OwnTree& tree)
     : loop_(loop), nic_(nic), statistics_(statistics), tree_(tree), signals_(MakeSignalFd()) {
   if (signals_) watch_ = loop_.Watch(signals_.get(), EPOLLIN, [this] { OnOpened(); });
+  for (const auto& device : nic_.devices()) MakeFiles(*device);
   Refresh();
 }
 
@@ -140,17 +141,19 @@ void LiveCounters::Refresh() {
   });
 }
 
-void LiveCounters::OnAdded() { Refresh(); }
+void LiveCounters::OnAdded(const NicDevice& device) {
+  MakeFiles(device);
+  Refresh();
+}
 
 void LiveCounters::OnRemoved(const std::string& name) { files_.erase(name); }
 
 void LiveCounters::Write(const Snapshot& snapshot) {
-  if (!has_given_up_) MakeMissingFiles(snapshot);
   const Nanos begin = ThreadTime();
   for (const DeviceSnapshot& device : snapshot.devices) {
     const auto its = files_.find(device.name);
     if (its == files_.end()) continue;
-    const std::map<std::string, uint64_t> values = FilesOf(device);
+    const std::map<std::string, uint64_t> values = FilesOf(device.counters);
     for (File& file : its->second) {
       const auto value = values.find(file.name);
       if (value == values.end()) continue;
@@ -164,21 +167,39 @@ void LiveCounters::Write(const Snapshot& snapshot) {
   next_ = loop_.After(std::max(Statistics::kLifespan, rest), [this] { TakeLeases(); });
 }
 
-void LiveCounters::MakeMissingFiles(const Snapshot& snapshot) {
-  size_t count = 0;
-  bool is_missing = false;
-  for (const DeviceSnapshot& device : snapshot.devices) {
-    count += FilesOf(device).size();
-    is_missing |= !files_.contains(device.name);
+// Files that are there when the daemon says that it is ready, or that the device is there: a
+// program that was told so finds them.
+void LiveCounters::MakeFiles(const NicDevice& device) {
+  if (has_given_up_) return;
+  const absl::Status status = TryToMakeFiles(device);
+  if (!status.ok()) GiveUp(status);
+}
+
+absl::Status LiveCounters::TryToMakeFiles(const NicDevice& device) {
+  const std::map<std::string, uint64_t> values =
+      FilesOf(DeviceCounts(device, device.ended_counters(), /*queue_pairs=*/0));
+  size_t count = values.size();
+  for (const auto& [name, files] : files_) count += files.size();
+  if (!HasRoomFor(count)) {
+    return absl::ResourceExhaustedError("too few files may be open (ulimit -n)");
   }
-  if (!is_missing) return;
-  absl::Status status = HasRoomFor(count)
-                            ? absl::OkStatus()
-                            : absl::ResourceExhaustedError("too few files may be open (ulimit -n)");
-  for (const DeviceSnapshot& device : snapshot.devices) {
-    if (status.ok() && !files_.contains(device.name)) status = MakeFilesOf(device);
+  const std::string directory = absl::StrCat(DeviceTree::DirectoryOf(device), kPort);
+  const auto lifespan_ms = Statistics::kLifespan.count() / 1'000'000;
+  absl::Status status =
+      tree_.WriteFile(directory + "hw_counters/lifespan", absl::StrCat(lifespan_ms, "\n"));
+  std::vector<File>& files = files_[device.name()];
+  for (const auto& [path, value] : values) {
+    std::string text = absl::StrCat(value, "\n");
+    if (status.ok()) status = tree_.WriteFile(directory + path, text);
+    if (!status.ok()) return status;
+    absl::StatusOr<Fd> fd = tree_.Open(directory + path);
+    if (!fd.ok()) return fd.status();
+    files.push_back({path, *std::move(fd), std::move(text)});
   }
-  if (status.ok()) return;
+  return status;
+}
+
+void LiveCounters::GiveUp(const absl::Status& status) {
   has_given_up_ = true;
   LogWarning("{}: there are no files of counters", std::string(status.message()));
   files_.clear();
@@ -187,26 +208,6 @@ void LiveCounters::MakeMissingFiles(const Snapshot& snapshot) {
       tree_.Remove(absl::StrCat(DeviceTree::DirectoryOf(*device), kPort, name));
     }
   }
-}
-
-absl::Status LiveCounters::MakeFilesOf(const DeviceSnapshot& device) {
-  const std::string& name = device.name;
-  const auto its = std::ranges::find_if(nic_.devices(),
-                                        [&name](const auto& each) { return each->name() == name; });
-  if (its == nic_.devices().end()) return absl::OkStatus();
-  const std::string directory = absl::StrCat(DeviceTree::DirectoryOf(**its), kPort);
-  const auto lifespan_ms = Statistics::kLifespan.count() / 1'000'000;
-  absl::Status status =
-      tree_.WriteFile(directory + "hw_counters/lifespan", absl::StrCat(lifespan_ms, "\n"));
-  for (const auto& [path, value] : FilesOf(device)) {
-    std::string text = absl::StrCat(value, "\n");
-    if (status.ok()) status = tree_.WriteFile(directory + path, text);
-    if (!status.ok()) return status;
-    absl::StatusOr<Fd> fd = tree_.Open(directory + path);
-    if (!fd.ok()) return fd.status();
-    files_[name].push_back({path, *std::move(fd), std::move(text)});
-  }
-  return status;
 }
 
 void LiveCounters::TakeLeases() {

@@ -22,6 +22,7 @@
 namespace uroce::nic {
 
 class Nic;
+class NicDevice;
 class StatWalk;
 
 /// The counters of all devices for readers that ask often. Looks at the counters when a reader
@@ -73,14 +74,14 @@ class Statistics {
 /// Control thread, which blocks SIGIO once it has leases.
 class LiveCounters {
  public:
-  /// Writes all files for the first time. References outlive this object.
+  /// Makes the files of all devices. References outlive this object.
   LiveCounters(EventLoop& loop, const Nic& nic, Statistics& statistics, OwnTree& tree);
   ~LiveCounters();
   LiveCounters(const LiveCounters&) = delete;
   LiveCounters& operator=(const LiveCounters&) = delete;
 
-  /// A device has come: its files are made soon.
-  void OnAdded();
+  /// A device has come, and has no queue pair yet: makes its files.
+  void OnAdded(const NicDevice& device);
   /// A device is about to go: nothing is written to its files any more.
   void OnRemoved(const std::string& name);
 
@@ -94,8 +95,9 @@ class LiveCounters {
   void OnOpened();
   void Refresh();
   void Write(const Snapshot& snapshot);
-  void MakeMissingFiles(const Snapshot& snapshot);
-  absl::Status MakeFilesOf(const DeviceSnapshot& device);
+  void MakeFiles(const NicDevice& device);
+  absl::Status TryToMakeFiles(const NicDevice& device);
+  void GiveUp(const absl::Status& status);
   void TakeLeases();
 
   EventLoop& loop_;

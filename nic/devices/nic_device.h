@@ -116,6 +116,7 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   bool has_had_faults() const { return has_had_faults_; }
   /// The sum of the counters of the queue pairs that are gone.
   datapath::Counters& ended_counters() { return ended_counters_; }
+  const datapath::Counters& ended_counters() const { return ended_counters_; }
   /// While the device was not removed.
   drivers::Port& port() const { return port_.get(); }
   datapath::Device& datapath() { return datapath_; }

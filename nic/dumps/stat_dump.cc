@@ -194,6 +194,22 @@ void AddHistograms(const datapath::Device& device, DeviceSnapshot& snapshot) {
 
 }  // namespace
 
+std::vector<NamedCount> DeviceCounts(const NicDevice& device, const datapath::Counters& connections,
+                                     uint64_t queue_pairs) {
+  std::vector<NamedCount> counts;
+  counts.reserve(std::size(kDeviceCounters) + std::size(kCounters) + 20);
+  for (const DeviceCounterRow& row : kDeviceCounters) {
+    counts.push_back({row.name, device.datapath().Sum(row.value)});
+  }
+  AddPortCounters(device, counts);
+  const datapath::HostLink* const host = device.datapath().host_link;
+  if (host != nullptr) AddLinkCounters(kHostNames, *host, counts);
+  AddLinkCounters(kGsiNames, *device.datapath().gsi_link, counts);
+  for (const CounterRow& row : kCounters) counts.push_back({row.name, connections.*row.value});
+  counts.push_back({"queue_pairs", queue_pairs});
+  return counts;
+}
+
 // The device keeps the counters of connections that have ended.
 StatWalk::StatWalk(const DumpContext& context, const Client& asker)
     : context_(context), devices_(context.nic.devices()), walk_(context, asker, /*of_all=*/true) {
@@ -220,29 +236,14 @@ void StatWalk::Add(const FoundQueuePair& found) {
   use.received_bytes += queue_pair.traffic().received_bytes;
 }
 
-std::vector<NamedCount> StatWalk::CountersOf(const NicDevice& device) const {
-  const DeviceSums& sums = sums_.at(&device);
-  std::vector<NamedCount> counts;
-  counts.reserve(std::size(kDeviceCounters) + std::size(kCounters) + 20);
-  for (const DeviceCounterRow& row : kDeviceCounters) {
-    counts.push_back({row.name, device.datapath().Sum(row.value)});
-  }
-  AddPortCounters(device, counts);
-  const datapath::HostLink* const host = device.datapath().host_link;
-  if (host != nullptr) AddLinkCounters(kHostNames, *host, counts);
-  AddLinkCounters(kGsiNames, *device.datapath().gsi_link, counts);
-  for (const CounterRow& row : kCounters) counts.push_back({row.name, sums.counters.*row.value});
-  counts.push_back({"queue_pairs", sums.queue_pairs});
-  return counts;
-}
-
 Snapshot StatWalk::Take() const {
   Snapshot snapshot;
   for (const auto& device : devices_) {
     if (device->is_removed()) continue;
     DeviceSnapshot& its = snapshot.devices.emplace_back();
     its.name = device->name();
-    its.counters = CountersOf(*device);
+    const DeviceSums& sums = sums_.at(device.get());
+    its.counters = DeviceCounts(*device, sums.counters, sums.queue_pairs);
     AddHistograms(device->datapath(), its);
     AddFaults(context_.nic, *device, its);
   }

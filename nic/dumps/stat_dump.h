@@ -17,6 +17,11 @@ namespace uroce::nic {
 
 class NicDevice;
 
+/// All counters of a device. `connections`: the sums of its live and ended connections.
+/// Control thread.
+std::vector<NamedCount> DeviceCounts(const NicDevice& device, const datapath::Counters& connections,
+                                     uint64_t queue_pairs);
+
 /// Takes a snapshot of all counters: adds up those of live connections, some at a time. Control
 /// thread.
 class StatWalk {
@@ -41,7 +46,6 @@ class StatWalk {
   };
 
   void Add(const FoundQueuePair& found);
-  std::vector<NamedCount> CountersOf(const NicDevice& device) const;
   std::vector<ProgramSnapshot> Programs() const;
 
   const DumpContext& context_;

@@ -30,7 +30,6 @@ class CounterFilesTest(unittest.TestCase):
         cls.lab = WireLab()
         cls.addClassCleanup(cls.lab.close)
         cls.tree = Path(f"{cls.lab.a.daemon.socket}.d/sys")
-        wait_until(cls.file("hw_counters/out_of_buffer").exists, "files of counters")
 
     @classmethod
     def file(cls, name, device="uroce0"):
@@ -94,7 +93,6 @@ class CounterFilesTest(unittest.TestCase):
         lab = WireLab()
         self.addCleanup(lab.tear_down)
         path = Path(f"{lab.a.daemon.socket}.d/sys/class/infiniband/uroce0/ports/1/counters")
-        wait_until((path / "link_downed").exists, "files of counters")
         time.sleep(0.1)
         lab.daemons[0].process.kill()
         began = time.monotonic()
