@@ -402,6 +402,31 @@ TEST_F(DriverTest, TheNumberedCopyFailsAtItsCall) {
   EXPECT_EQ(cuMemcpyHtoD_v2(memory_, &bytes, 8), kCudaSuccess);
 }
 
+TEST_F(DriverTest, APlainCopyIsMadeByTheCallAndKeepsItsStreamBusy) {
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, kStreamNonBlocking), kCudaSuccess);
+  const std::vector<uint8_t> sent = Pattern(kBytes, 5);
+  Words().plain = kPlainCopies;
+  Words().busy_ns = 500'000'000;
+  Words().latency_ns = 500'000'000;
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory_, sent.data(), kBytes, stream), kCudaSuccess);
+  EXPECT_EQ(cuStreamQuery(stream), kCudaNotReady);
+  EXPECT_EQ(DeviceBytesAt(memory_, kBytes), sent) << "on another stream";
+  EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+  EXPECT_EQ(cuStreamQuery(stream), kCudaSuccess);
+}
+
+TEST_F(DriverTest, APlainCopyOfNoBytesMovesNone) {
+  const std::vector<uint8_t> sent = Pattern(kBytes, 6);
+  ASSERT_EQ(cuMemcpyHtoD_v2(memory_, sent.data(), kBytes), kCudaSuccess);
+  Words().plain = kNoBytes;
+  Words().bytes_per_us = 1000;
+  const std::vector<uint8_t> others(kBytes);
+  EXPECT_EQ(cuMemcpyHtoD_v2(memory_, others.data(), kBytes), kCudaSuccess);
+  Words().plain = 0;
+  EXPECT_EQ(DeviceBytesAt(memory_, kBytes), sent);
+}
+
 TEST_F(DriverTest, ACopyThatFailsLateBreaksItsContext) {
   CUstream stream = nullptr;
   uint64_t bytes = 0;

@@ -27,7 +27,9 @@ constexpr Name kNames[] = {
     {"fail_from", &Control::fail_from},     {"fail_count", &Control::fail_count},
     {"fail_result", &Control::fail_result}, {"fail_late", &Control::fail_late},
     {"hang_copy", &Control::hang_copy},     {"hang_synchronize", &Control::hang_synchronize},
-    {"hang_call", &Control::hang_call}};
+    {"hang_call", &Control::hang_call},     {"plain", &Control::plain},
+    {"busy_ns", &Control::busy_ns},         {"bytes_per_us", &Control::bytes_per_us},
+    {"latency_ns", &Control::latency_ns}};
 
 void Set(Control& control, std::string_view setting) {
   const size_t equals = setting.find('=');

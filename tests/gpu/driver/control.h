@@ -18,13 +18,23 @@ struct Control {
   uint32_t hang_copy;         ///< While not 0, no stream begins a copy.
   uint32_t hang_synchronize;  ///< While not 0, no stream is synchronized.
   uint32_t hang_call;         ///< While not 0, no call that begins a copy returns.
-  uint32_t reserved[7];
+  uint32_t plain;             ///< Copies are for measurements: see kPlainCopies.
+  uint32_t busy_ns;           ///< So long a stream is busy with each such copy,
+  uint32_t bytes_per_us;      ///< and so long as its bytes take; 0: no time.
+  uint32_t latency_ns;        ///< So long after it is done, those who wait see it.
+  uint32_t reserved[3];
   // Written by the driver.
   uint32_t copies;      ///< Calls that begin a copy, of all processes; their numbers.
   uint32_t hanging;     ///< How many calls and copies hang now.
   uint32_t registered;  ///< Ranges of host memory that are registered now, of live processes.
   uint32_t streams;     ///< Streams that programs have created and not destroyed.
 };
+
+/// Values of `plain`. A call that begins a copy makes it too, as one memcpy. Its stream is busy
+/// with it behind the copies before it, which takes no CPU but that of who waits.
+inline constexpr uint32_t kPlainCopies = 1;
+/// Such copies move no bytes, as those of a device take no time of a CPU.
+inline constexpr uint32_t kNoBytes = 2;
 
 /// The words of this process: those of the file that UROCE_TEST_GPU_CONTROL names, else its own.
 /// UROCE_TEST_GPU=name=value,... sets some of them when the driver is loaded.

@@ -66,32 +66,36 @@ void Cut(Piece whole, std::mt19937_64& random, std::vector<Piece>& pieces) {
   if (whole.bytes != 0) pieces.push_back(whole);
 }
 
-std::vector<Piece> PiecesOf(const std::vector<Part>& to, const std::vector<Part>& from,
-                            std::mt19937_64& random) {
-  std::vector<Piece> pieces;
+/// Calls `use(Piece)` for each two parts, as far as they lie together.
+template <typename Use>
+void ForEachPiece(const std::vector<Part>& to, const std::vector<Part>& from, Use&& use) {
   size_t to_at = 0;
   size_t from_at = 0;
   for (size_t i = 0, j = 0; i < to.size() && j < from.size();) {
     const size_t bytes = std::min(to[i].bytes - to_at, from[j].bytes - from_at);
-    Cut({&to[i], &from[j], to_at, from_at, bytes}, random, pieces);
+    use(Piece{&to[i], &from[j], to_at, from_at, bytes});
     to_at += bytes;
     from_at += bytes;
     if (to_at == to[i].bytes) ++i, to_at = 0;
     if (from_at == from[j].bytes) ++j, from_at = 0;
   }
-  return pieces;
 }
 
 }  // namespace
 
 void MoveBytes(const std::vector<Part>& to, const std::vector<Part>& from, uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<Piece> pieces = PiecesOf(to, from, random);
+  std::vector<Piece> pieces;
+  ForEachPiece(to, from, [&](const Piece& whole) { Cut(whole, random, pieces); });
   std::shuffle(pieces.begin(), pieces.end(), random);
   for (const Piece& piece : pieces) {
     Move(piece);
     if (random() % 64 == 0) sched_yield();  // So that other threads look between two pieces.
   }
+}
+
+void MovePlainly(const std::vector<Part>& to, const std::vector<Part>& from) {
+  ForEachPiece(to, from, Move);
 }
 
 void FillBytes(const std::vector<Part>& to, uint8_t value) {

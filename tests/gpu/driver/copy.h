@@ -13,6 +13,8 @@ namespace uroce::test_gpu {
 /// Moves `from` to `to`, which have as many bytes. A copy of eight aligned bytes becomes visible at
 /// once; of other copies, parts do in an order that `seed` chooses.
 void MoveBytes(const std::vector<Part>& to, const std::vector<Part>& from, uint64_t seed);
+/// The same by one memcpy for each two parts.
+void MovePlainly(const std::vector<Part>& to, const std::vector<Part>& from);
 void FillBytes(const std::vector<Part>& to, uint8_t value);
 
 }  // namespace uroce::test_gpu

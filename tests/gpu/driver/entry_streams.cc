@@ -46,6 +46,18 @@ CUresult BeginWork(const Stream& stream) {
   return stream.is_alive ? kCudaSuccess : kCudaContextIsDestroyed;
 }
 
+/// Makes a plain copy, without the lock.
+void MoveNow(Machine& machine, Machine::Lock& lock, Stream& stream, const std::vector<Part>& to,
+             const std::vector<Part>& from) {
+  size_t bytes = 0;
+  for (const Part& part : to) bytes += part.bytes;
+  machine.Occupy(stream, bytes);
+  if (Read(TheControl().plain) == kNoBytes) return;
+  lock.unlock();
+  MovePlainly(to, from);
+  lock.lock();
+}
+
 /// Begins a copy on the stream; also waits for it, if it `waits`.
 CUresult Begin(Machine& machine, Machine::Lock& lock, CUstream handle, bool waits,
                std::vector<Part> to, std::vector<Part> from) {
@@ -55,6 +67,11 @@ CUresult Begin(Machine& machine, Machine::Lock& lock, CUstream handle, bool wait
   if (to.empty() || from.empty()) return kCudaInvalidValue;
   const Fate fate = NextFate();
   if (fate.at_call != kCudaSuccess) return fate.at_call;
+  const bool is_plain = Read(TheControl().plain) != 0 && fate.late == kCudaSuccess;
+  if (is_plain && stream->queue.empty()) {
+    MoveNow(machine, lock, *stream, to, from);
+    return waits ? machine.Await(lock, *stream, stream->newest) : kCudaSuccess;
+  }
   const uint64_t seed = (uint64_t{Read(TheControl().seed)} << 32) + fate.number;
   const uint64_t number =
       machine.Enqueue(*stream, {.run = [to = std::move(to), from = std::move(from),

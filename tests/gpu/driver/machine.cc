@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 
@@ -212,8 +214,35 @@ uint64_t Machine::Enqueue(Stream& stream, Work work) {
   return stream.newest;
 }
 
+namespace {
+
+uint64_t NowNs() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+}  // namespace
+
+void Machine::Occupy(Stream& stream, size_t bytes) {
+  const Control& control = TheControl();
+  const uint64_t latency_ns = Read(control.latency_ns);
+  const uint32_t bytes_per_us = Read(control.bytes_per_us);
+  const uint64_t moves_ns = bytes_per_us != 0 ? 1000 * bytes / bytes_per_us : 0;
+  const uint64_t busy_ns = Read(control.busy_ns) + moves_ns;
+  const uint64_t now = NowNs();
+  auto& ends = stream.ends_ns;
+  while (!ends.empty() && ends.front().second <= now) ends.pop_front();
+  stream.newest = next_number_++;
+  const uint64_t before = ends.empty() ? now : ends.back().second - latency_ns;
+  if (busy_ns + latency_ns == 0) return;
+  ends.emplace_back(stream.newest, std::max(now, before) + busy_ns + latency_ns);
+}
+
 bool Machine::IsDone(const Stream& stream, uint64_t number) const {
-  return stream.queue.empty() || stream.queue.front().number > number;
+  if (!stream.queue.empty() && stream.queue.front().number <= number) return false;
+  for (auto it = stream.ends_ns.rbegin(); it != stream.ends_ns.rend(); ++it) {
+    if (it->first <= number) return it->second <= NowNs();
+  }
+  return true;
 }
 
 bool Machine::MayBegin(const Stream& stream) const {
@@ -246,7 +275,13 @@ void Machine::RunStream(Stream& stream) {
 }
 
 CUresult Machine::Await(Lock& lock, Stream& stream, uint64_t number) {
-  changed_.wait(lock, [&] { return has_ended || !stream.is_alive || IsDone(stream, number); });
+  const auto is_over = [&] { return has_ended || !stream.is_alive || IsDone(stream, number); };
+  while (!stream.ends_ns.empty() && !is_over()) {  // No thread wakes this one.
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  changed_.wait(lock, is_over);
   if (has_ended) return kCudaDeinitialized;
   return stream.context->is_alive ? stream.context->error : kCudaContextIsDestroyed;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/cuda.h"
@@ -47,6 +48,8 @@ struct Stream {
   bool has_thread = false;
   std::deque<Work> queue;
   uint64_t newest = 0;  // Number of the work that was enqueued last.
+  // When plain copies (control.h) end, by their numbers.
+  std::deque<std::pair<uint64_t, uint64_t>> ends_ns;
 };
 
 /// Never freed.
@@ -93,6 +96,8 @@ class Machine {
 
   /// Returns the number of the work.
   uint64_t Enqueue(Stream& stream, Work work);
+  /// Begins a plain copy, which keeps the stream busy and moves nothing.
+  void Occupy(Stream& stream, size_t bytes);
   bool IsDone(const Stream& stream, uint64_t number) const;
   /// Waits until the work and all before it are done. Returns the context's error.
   CUresult Await(Lock& lock, Stream& stream, uint64_t number);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast messages move between two devices of verbs in this program, whose memory is the host's
 // or a GPU's. Prints one line for each direction: NAME GBITS_PER_SECOND.
-// Usage: staged_bandwidth DEVICE_A DEVICE_B [BYTES [SECONDS]], under `uroce run`. Exit status 3: no
-// GPU.
+// Usage: staged_bandwidth DEVICE_A DEVICE_B [BYTES [SECONDS [NAME]]], under `uroce run`. NAME:
+// this direction alone. Exit status 3: no GPU.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -68,7 +68,7 @@ void Measure(const char* name, End& end, ibv_wr_opcode opcode, const Buffer& loc
 
 int Main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: staged_bandwidth DEVICE_A DEVICE_B [BYTES [SECONDS]]\n");
+    std::fprintf(stderr, "usage: staged_bandwidth DEVICE_A DEVICE_B [BYTES [SECONDS [NAME]]]\n");
     return 2;
   }
   const auto bytes = static_cast<uint32_t>(argc > 3 ? std::atoi(argv[3]) : 1 << 20);
@@ -78,6 +78,7 @@ int Main(int argc, char** argv) {
     std::printf("no GPU: %s\n", missing.c_str());
     return 3;
   }
+  const std::string only = argc > 5 ? argv[5] : "";
   UsePrimary(0);
   End a(argv[1]);
   End b(argv[2]);
@@ -87,12 +88,16 @@ int Main(int argc, char** argv) {
   const Buffer host_b = Make(b, bytes, false);
   const Buffer device_a = Make(a, bytes, true);
   const Buffer device_b = Make(b, bytes, true);
-  Measure("WRITE host-host", a, IBV_WR_RDMA_WRITE, host_a, host_b, bytes, seconds);
-  Measure("WRITE host-device", a, IBV_WR_RDMA_WRITE, host_a, device_b, bytes, seconds);
-  Measure("WRITE device-host", a, IBV_WR_RDMA_WRITE, device_a, host_b, bytes, seconds);
-  Measure("WRITE device-device", a, IBV_WR_RDMA_WRITE, device_a, device_b, bytes, seconds);
-  Measure("READ host-device", a, IBV_WR_RDMA_READ, device_a, host_b, bytes, seconds);
-  Measure("READ device-host", a, IBV_WR_RDMA_READ, host_a, device_b, bytes, seconds);
+  const auto measure = [&](const char* name, ibv_wr_opcode opcode, const Buffer& local,
+                           const Buffer& remote) {
+    if (only.empty() || only == name) Measure(name, a, opcode, local, remote, bytes, seconds);
+  };
+  measure("WRITE host-host", IBV_WR_RDMA_WRITE, host_a, host_b);
+  measure("WRITE host-device", IBV_WR_RDMA_WRITE, host_a, device_b);
+  measure("WRITE device-host", IBV_WR_RDMA_WRITE, device_a, host_b);
+  measure("WRITE device-device", IBV_WR_RDMA_WRITE, device_a, device_b);
+  measure("READ host-device", IBV_WR_RDMA_READ, device_a, host_b);
+  measure("READ device-host", IBV_WR_RDMA_READ, host_a, device_b);
   return 0;
 }
 
