@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "pipeline/base/spin.h"
 #include "pipeline/shm/abi/uroce_stage.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "verbs-shim/daemon_connection.h"
@@ -25,7 +26,7 @@ namespace {
 using memory::SystemCall;
 using shim::DaemonConnection;
 
-constexpr uint64_t kSpinNs = 50'000;  // As long as the daemon takes between two requests.
+constexpr int64_t kSpinNs = 200'000;  // As long as the daemon takes between two requests.
 
 /// A stage and its thread.
 class Server {
@@ -53,14 +54,16 @@ class Server {
  private:
   static constexpr int kEnded = -1;
 
+  static int64_t NowNs() { return static_cast<int64_t>(shim::ClockNs(CLOCK_MONOTONIC)); }
+
   /// Waits for a request after `number`. False: the daemon is gone.
   bool Await(uint32_t number) {
-    const uint64_t spins_until = shim::ClockNs(CLOCK_MONOTONIC) + kSpinNs;
-    while (rings::LoadAcquire(stage_.requested) == number) {
-      if (shim::ClockNs(CLOCK_MONOTONIC) < spins_until) {
-        sched_yield();
-        continue;
-      }
+    spin_.BeginWait(NowNs());
+    for (bool is_made = false; !is_made;) {
+      is_made = rings::LoadAcquire(stage_.requested) != number;
+      const IdleStep step = spin_.AfterLook(is_made, NowNs(), kSpinNs);
+      if (step == IdleStep::kYield) sched_yield();
+      if (step != IdleStep::kSleep) continue;
       rings::StoreRelaxed(stage_.program_sleeps, uint32_t{1});
       rings::FullFence();
       const bool waits = rings::LoadAcquire(stage_.requested) == number;
@@ -99,6 +102,7 @@ class Server {
   DaemonConnection& connection_;
   uroce_stage& stage_;
   Copies copies_;
+  SpinPolicy spin_;
   const uint64_t address_;
 };
 

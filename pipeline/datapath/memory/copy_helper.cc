@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/base/spin.h"
 #include "pipeline/datapath/memory/copy_lanes.h"
 #include "pipeline/datapath/memory/job_generations.h"
 #include "pipeline/datapath/memory/stage.h"
@@ -29,9 +30,9 @@ namespace uroce::datapath {
 
 namespace {
 
-// The helper waits as a worker does: it polls, then yields, then sleeps.
-constexpr int kPollsBeforeYield = 16;
-constexpr std::chrono::microseconds kSpinBeforeSleep{20};
+constexpr int64_t kSpinBeforeSleepNs = 20'000;
+// A queue pair takes so long to send or receive the 256 KB of a job: a wake-up would delay it.
+constexpr int64_t kSpinWithStageNs = 200'000;
 constexpr std::chrono::seconds kStopLimit{1};
 // Of less, a worker that may access the memory itself is faster than a thread that may have to be
 // woken.
@@ -412,6 +413,11 @@ uint32_t CopyHelper::in_lane(uint32_t worker) const {
 
 uint32_t CopyHelper::in_flight(uint32_t worker) const { return shared_->lanes[worker].in_flight; }
 
+bool CopyHelper::AwaitsStage(uint32_t worker) const {
+  return in_flight(worker) != in_lane(worker) &&
+         shared_->stage.load(std::memory_order_acquire) != nullptr;
+}
+
 bool CopyHelper::AnnounceSleep(uint32_t worker) {
   Shared::Lane& lane = shared_->lanes[worker];
   lane.sleeps.store(true, std::memory_order_relaxed);
@@ -456,13 +462,15 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
   UseAllCpus();
   // The kernel also checks the writer's rights: a program must not gain the daemon's privilege.
   const bool may_touch = ActFor(shared->memory.user);
-  int empty_polls = 0;
-  auto idle_since = std::chrono::steady_clock::now();
+  SpinPolicy spin;
   while (!shared->stop.load(std::memory_order_acquire)) {
-    if (CopyJob* job = shared->to_helper.Take()) {
+    CopyJob* const job = shared->to_helper.Take();
+    Stage* const stage = shared->stage.load(std::memory_order_acquire);
+    const IdleStep step = spin.AfterLook(job != nullptr, SpinTimeNs(),
+                                         stage != nullptr ? kSpinWithStageNs : kSpinBeforeSleepNs);
+    if (job != nullptr) {
       Shared::Lane& lane = shared->lanes[job->worker];
-      const Ways ways{shared->memory.fd, shared->stage.load(std::memory_order_acquire),
-                      &shared->stop};
+      const Ways ways{shared->memory.fd, stage, &shared->stop};
       const bool is_wanted = Begin(*job);
       const Outcome outcome = may_touch && is_wanted ? Execute(ways, *job) : Outcome::kRefused;
       shared->EndPhase(*job);
@@ -476,15 +484,11 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
       if (is_orphan && !is_stopped && shared->memory.on_end) {
         std::exchange(shared->memory.on_end, nullptr)();
       }
-      empty_polls = 0;
+      spin.BeginWait(SpinTimeNs());
       continue;
     }
-    if (++empty_polls < kPollsBeforeYield) continue;
-    if (empty_polls == kPollsBeforeYield) idle_since = std::chrono::steady_clock::now();
-    if (std::chrono::steady_clock::now() - idle_since < kSpinBeforeSleep) {
-      std::this_thread::yield();
-      continue;
-    }
+    if (step == IdleStep::kYield) sched_yield();
+    if (step != IdleStep::kSleep) continue;
     shared->helper_sleeps.store(true, std::memory_order_relaxed);
     rings::FullFence();
     uint64_t signals = 0;
@@ -492,7 +496,6 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
       [[maybe_unused]] const ssize_t got = read(shared->own_fd, &signals, sizeof(signals));
     }
     shared->helper_sleeps.store(false, std::memory_order_relaxed);
-    empty_polls = 0;
   }
   // All may block, and no other thread waits for this one.
   close(std::exchange(shared->memory.fd, -1));

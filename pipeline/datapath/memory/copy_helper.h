@@ -210,6 +210,8 @@ class CopyHelper {
   /// Of these: the number of those that the program has to make. The worker looks after them within
   /// CopyLanes::kPatience.
   uint32_t in_lane(uint32_t worker) const;
+  /// Whether the helper's thread has jobs of this worker, in a program with a stage.
+  bool AwaitsStage(uint32_t worker) const;
   /// Called before the worker sleeps. False: a job is done, so the worker must not sleep.
   [[nodiscard]] bool AnnounceSleep(uint32_t worker);
   void AnnounceAwake(uint32_t worker);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <climits>
 #include <cstddef>
 #include <cstring>
@@ -20,7 +19,7 @@ namespace uroce::datapath {
 namespace {
 
 // A copy of a GPU's driver takes some 10 us, and a wake-up as long again.
-constexpr std::chrono::microseconds kSpinForProgram{50};
+constexpr int64_t kSpinForProgramNs = 200'000;
 constexpr timespec kLook{.tv_sec = 0, .tv_nsec = 50'000'000};  // How often the waiter is asked.
 
 static_assert(2 * CopyJob::kMaxPieces <= UROCE_STAGE_PIECES);
@@ -133,15 +132,15 @@ ssize_t Stage::Execute(uroce_stage_kind kind, const PieceWriter& pieces, const W
   return pieces.bytes();
 }
 
-bool Stage::Await(const Waiter& waiter) const {
+bool Stage::Await(const Waiter& waiter) {
   uroce_stage& stage = shared();
   const auto is_served = [&] { return rings::LoadAcquire(stage.served) == number_; };
-  const auto spins_until = std::chrono::steady_clock::now() + kSpinForProgram;
-  while (!is_served()) {
-    if (std::chrono::steady_clock::now() < spins_until) {
-      sched_yield();
-      continue;
-    }
+  spin_.BeginWait(SpinTimeNs());
+  for (bool is_done = false; !is_done;) {
+    is_done = is_served();
+    const IdleStep step = spin_.AfterLook(is_done, SpinTimeNs(), kSpinForProgramNs);
+    if (step == IdleStep::kYield) sched_yield();
+    if (step != IdleStep::kSleep) continue;
     rings::StoreRelaxed(stage.daemon_sleeps, uint32_t{1});
     rings::FullFence();
     const uint32_t seen = rings::LoadAcquire(stage.served);

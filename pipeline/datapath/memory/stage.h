@@ -6,15 +6,20 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 
+#include "pipeline/base/spin.h"
 #include "pipeline/os/shared_memory.h"
 #include "pipeline/shm/abi/uroce_stage.h"
 
 namespace uroce::datapath {
 
 struct CopyJob;
+
+/// The time for a SpinPolicy.
+inline int64_t SpinTimeNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 /// What has gone through a stage.
 struct StageCounters {
@@ -88,10 +93,11 @@ class Stage {
   /// Has the program execute the request whose pieces were written.
   ssize_t Execute(uroce_stage_kind kind, const PieceWriter& pieces, const Waiter& waiter);
   /// False: the waiter has given up.
-  [[nodiscard]] bool Await(const Waiter& waiter) const;
+  [[nodiscard]] bool Await(const Waiter& waiter);
 
   GuardedMapping memory_;
   uint32_t number_ = 0;  // Of the newest request.
+  SpinPolicy spin_;
   StageCounters counters_;
 };
 

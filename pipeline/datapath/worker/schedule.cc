@@ -124,6 +124,13 @@ bool SessionList::AwaitsPrograms() const {
   });
 }
 
+bool SessionList::AwaitsStages() const {
+  return std::ranges::any_of(polled_, [this](const WorkerSession* session) {
+    const CopyHelper* const helper = session->session->copy_helper();
+    return helper != nullptr && helper->AwaitsStage(worker_);
+  });
+}
+
 void SessionList::AnnounceAwake() {
   for (const WorkerSession* session : polled_) {
     rings::AnnounceAwake(*session->doorbells);

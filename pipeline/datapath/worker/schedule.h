@@ -184,6 +184,8 @@ class SessionList {
   [[nodiscard]] bool AnnounceSleep();
   /// Whether a program has to make copies: a worker that sleeps looks after them in time.
   bool AwaitsPrograms() const;
+  /// Whether copies of device memory are under way: a worker waits longer before it sleeps.
+  bool AwaitsStages() const;
   void AnnounceAwake();
 
  private:

@@ -57,6 +57,8 @@ namespace {
 constexpr Nanos kKeyWaitInterval{50'000};
 // The interval of looks at copies that programs have to make.
 constexpr Nanos kLaneInterval{std::chrono::nanoseconds(CopyLanes::kPatience).count()};
+// A stage has moved 256 KB by then: two wake-ups would take half as long again.
+constexpr Nanos kSpinForStage{200'000};
 
 void PinTo(int core) {
   if (core < 0) return;
@@ -70,7 +72,6 @@ void PinTo(int core) {
 
 Worker::Impl::Impl(const WorkerConfig& worker_config)
     : config(worker_config),
-      idle(config.spin_before_sleep),
       cross_worker(config.cross_worker, config.index),
       stash(config.pool),
       recorder(time),
@@ -170,7 +171,7 @@ void Worker::Impl::ThreadMain() {
     const Nanos now = time.ReadClock();
     NoteWait(WaitBefore(now), now);
     const bool busy = Turn(now);
-    switch (idle.AfterTurn(busy, time.now())) {
+    switch (idle.AfterTurn(busy, time.now(), SpinBeforeSleep(busy))) {
       case IdleStep::kPoll:
         break;
       case IdleStep::kYield:
@@ -301,6 +302,10 @@ bool Worker::Impl::HasWork() const {
 Nanos Worker::Impl::NextDeadline() const {
   if (was_busy || HasWork() || !key_changes.empty() || !held.empty()) return time.now();
   return std::min(timers.NextDeadline(), completions.retries().next());
+}
+
+Nanos Worker::Impl::SpinBeforeSleep(bool busy) const {
+  return !busy && sessions.AwaitsStages() ? kSpinForStage : config.spin_before_sleep;
 }
 
 Nanos Worker::Impl::SleepLimit() const {

@@ -88,6 +88,8 @@ struct Worker::Impl {
 
   // ---- sleep ----
   void Sleep();
+  /// How long the worker looks for work after it had some.
+  Nanos SpinBeforeSleep(bool busy) const;
   /// Announces that the worker is about to sleep. False: there is something to do.
   bool MaySleep();
   bool HasWork() const;

@@ -15,7 +15,7 @@ class IdlePolicyTest : public testing::Test {
  protected:
   IdleStep After(bool busy, Nanos passed = kTurn) {
     now_ = now_ + passed;
-    return policy_.AfterTurn(busy, now_);
+    return policy_.AfterTurn(busy, now_, kSpin);
   }
   /// Empty turns until the policy wants something else than to poll.
   IdleStep AfterPolls() {
@@ -24,13 +24,13 @@ class IdlePolicyTest : public testing::Test {
     return step;
   }
 
-  IdlePolicy policy_{kSpin};
+  IdlePolicy policy_;
   Nanos now_{1'000'000'000};
 };
 
 TEST_F(IdlePolicyTest, PollsThenYieldsThenSleeps) {
   EXPECT_EQ(After(true), IdleStep::kPoll);
-  for (uint32_t i = 0; i < IdlePolicy::kPollsBeforeYield; ++i) {
+  for (uint32_t i = 0; i < SpinPolicy::kPollsBeforeYield; ++i) {
     EXPECT_EQ(After(false), IdleStep::kPoll) << i;
   }
   EXPECT_EQ(After(false), IdleStep::kYield);
@@ -45,12 +45,33 @@ TEST_F(IdlePolicyTest, AfterASlowYieldItPollsAndSleepsAtOnce) {
   After(true);
   ASSERT_EQ(AfterPolls(), IdleStep::kYield);
   EXPECT_EQ(After(true, kSlowYield + Nanos(1)), IdleStep::kPoll);
-  for (uint32_t i = 0; i < IdlePolicy::kPollsBeforeYield; ++i) {
+  for (uint32_t i = 0; i < SpinPolicy::kPollsBeforeYield; ++i) {
     EXPECT_EQ(After(false), IdleStep::kPoll) << i;
   }
   EXPECT_EQ(After(false), IdleStep::kSleep) << "long before it has polled for kSpin";
   EXPECT_EQ(After(true, Nanos(cpu::Contention::kFirstTrialNs)), IdleStep::kPoll);
   EXPECT_EQ(AfterPolls(), IdleStep::kYield) << "things may be better now";
+}
+
+TEST(SpinPolicyTest, TheTimeOfItsWorkIsNeitherAWaitNorAYield) {
+  constexpr int64_t kSpinNs = 20'000;
+  constexpr int64_t kWorkNs = 10 * cpu::Contention::kSlowYieldNs;
+  SpinPolicy policy;
+  int64_t now_ns = 1'000'000'000;
+  const auto look = [&](bool found) { return policy.AfterLook(found, now_ns += 100, kSpinNs); };
+  for (int i = 0; i < 3; ++i) {
+    IdleStep step = look(true);
+    policy.BeginWait(now_ns += kWorkNs);
+    while (step == IdleStep::kPoll) step = look(false);
+    EXPECT_EQ(step, IdleStep::kYield) << i;
+  }
+}
+
+TEST(SpinPolicyTest, AThreadThatExpectsWorkSpinsLonger) {
+  SpinPolicy policy;
+  policy.BeginWait(1'000'000'000);
+  EXPECT_EQ(policy.AfterLook(false, 1'000'050'000, 20'000), IdleStep::kSleep);
+  EXPECT_EQ(policy.AfterLook(false, 1'000'060'000, 200'000), IdleStep::kPoll);
 }
 
 TEST_F(IdlePolicyTest, NeitherALongTurnNorALongSleepIsASlowYield) {
