@@ -445,6 +445,17 @@ bool Prefetch(uint64_t address, uint32_t length, bool writes) {
   return madvise(reinterpret_cast<void*>(start), end - start, advice) == 0;
 }
 
+/// Says why the memory of `request` cannot be registered: there is none for the CPU, and none of a
+/// GPU.
+void TellFault(const memory::MemoryRequest& request) {
+  if (request.is_device) return;
+  Log("0x%llx+%llu is no memory of this program with the access 0x%x, and %s",
+      static_cast<unsigned long long>(request.addr),
+      static_cast<unsigned long long>(request.length), request.access,
+      gpu::FoundDriver() != nullptr ? "the GPU's driver knows it as none of a GPU"
+                                    : "no driver of a GPU is loaded");
+}
+
 }  // namespace
 
 ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& request) {
@@ -453,6 +464,7 @@ ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& requ
   mr->request = request;
   const int error = memory::RegisterMemory(DaemonOf(pd->context), request, mr->registration);
   if (error != 0) {
+    if (error == EFAULT) TellFault(request);
     Free(mr);
     return FailWith(error);
   }

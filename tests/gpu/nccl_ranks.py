@@ -29,6 +29,8 @@ NETS = {
     "gpudirect": {"NCCL_NET": "IB", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1",
                   "NCCL_DMABUF_ENABLE": "1"},
 }
+# The network that NCCL names for each of its channels, and whether some use memory of the GPU.
+WAYS = {"socket": ("Socket", False), "host": ("IB", False), "gpudirect": ("IB", True)}
 
 
 def missing():
@@ -46,7 +48,8 @@ def missing():
 
 def environment(net, rank, port):
     """NCCL_GIN_TYPE=2: NCCL 2.28 crashes in its start with NICs that are not mlx5."""
-    return {**os.environ, **NETS[net], "NCCL_HOSTID": f"host{rank}", "NCCL_GIN_TYPE": "2",
+    others = {name: its for name, its in os.environ.items() if not name.startswith("NCCL_")}
+    return {**others, **NETS[net], "NCCL_HOSTID": f"host{rank}", "NCCL_GIN_TYPE": "2",
             "NCCL_IB_HCA": f"=uroce{rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,NET", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
             "RANK": str(rank), "WORLD_SIZE": str(RANKS)}
@@ -93,17 +96,34 @@ def run_both(net):
     return statuses, texts
 
 
+def what_nccl_says(text):
+    """`GPU Direct RDMA Enabled for HCA`: the adapter reaches memory of the GPU. Only a channel `via
+    NET/IB/0/GDRDMA` uses that."""
+    return sorted(set(re.findall(r"NCCL version \S+|Using network \w+|"
+                                 r"GPU Direct RDMA \w+ for (?:HCA|GPU)|"
+                                 r"via NET/\w+/\d+(?:\(\d+\))?(?:/GDRDMA)?", text)))
+
+
+def check_way(net, text):
+    """The exit status; 1: NCCL took another way than that of `net`."""
+    ways = re.findall(r"via NET/(\w+)/\d+(?:\(\d+\))?(/GDRDMA)?", text)
+    network, uses_gdr = WAYS[net]
+    if {way[0] for way in ways} == {network} and any(way[1] for way in ways) == uses_gdr:
+        return 0
+    found = ", ".join(sorted("NET/" + "".join(way) for way in set(ways))) or "no channel"
+    print(f"NCCL did not go by {net}, but by {found}", file=sys.stderr)
+    return 1
+
+
 def start_both(net):
     """Runs both ranks; prints what rank 0 found, and what NCCL says of its way."""
     statuses, texts = run_both(net)
     for line in texts[0].splitlines():
         if line.startswith("{"):
             print(line)
-    said = sorted(set(re.findall(r"GPU Direct RDMA \w+ for \w+|NCCL version \S+|Using network \w+",
-                                 "".join(texts))))
-    print(json.dumps({"note": ", ".join(said)}))
+    print(json.dumps({"note": ", ".join(what_nccl_says("".join(texts)))}))
     if statuses == [0] * RANKS:
-        return 0
+        return check_way(net, "".join(texts))
     for rank, (status, text) in enumerate(zip(statuses, texts)):
         end = f"status {status}" if status is not None else f"{LIMIT_S} s, or the other failed"
         said = "\n".join(line for line in text.splitlines() if not line.startswith("{"))

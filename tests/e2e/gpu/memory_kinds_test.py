@@ -7,10 +7,13 @@ import sys
 import unittest
 
 from gpu import programs
-from labs.lab import WireLab, find_list
+from labs.lab import BUILD, WireLab, find_list
 from labs.process import run, wait_until
 from labs.programs import seed
 
+CALLS = BUILD / "tests" / "e2e" / "rare_calls"
+# Its first argument is a library more.
+PRELOADED = 'export LD_PRELOAD="$LD_PRELOAD:$0" UROCE_LOG=1; exec "$@"'
 # Looks for files before the driver is loaded and after that.
 LOOK = """
 import ctypes, os, sys
@@ -59,6 +62,17 @@ class MemoryKindsTest(unittest.TestCase):
         self.check(WireLab("--fault", "uroce0:drop=0.002,reorder=0.01",
                            "--fault", "uroce1:drop=0.002,reorder=0.01"),
                    "--only", "device", "--lossy")
+
+    def test_a_program_is_told_why_its_memory_cannot_be_registered(self):
+        lab = WireLab()
+        self.addCleanup(lab.close)
+        for driver, reason in (("", "no driver of a GPU is loaded"),
+                               (programs.DRIVER / "libcuda.so.1",
+                                "the GPU's driver knows it as none of a GPU")):
+            text = run(lab.a.verbs("sh", "-c", PRELOADED, driver, CALLS, "bad-arguments",
+                                   lab.a.gid_index(), lab.b.gid_index()))
+            self.assertRegex(text, r"0x[0-9a-f]+\+64 is no memory of this program with the access "
+                             rf"0x1, and {reason}\n")
 
     def test_programs_with_a_driver_find_what_tells_them_that_adapters_reach_its_memory(self):
         """NCCL and UCX from 1.18 on look for the first, older ones for the second alone."""

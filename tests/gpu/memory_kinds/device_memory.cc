@@ -238,6 +238,15 @@ void TestEnds(Bench& bench) {
   TestAllocated(bench, "cudaMalloc behind cudaDeviceReset", kBytes);
 }
 
+void TestFreed(Bench& bench) {
+  Memory its;
+  Check(TheApi().cuMemAlloc(&its.address, its.bytes), "cuMemAlloc");
+  Check(TheApi().cuMemFree(its.address), "cuMemFree");
+  const ibv_mr* const mr = bench.network.Register(0, its.address, its.bytes);
+  bench.table.Add("cudaMalloc", "made, freed, ibv_reg_mr", "gives EFAULT",
+                  mr == nullptr && errno == EFAULT ? "" : std::strerror(mr ? 0 : errno));
+}
+
 void TestSecondDevice(Bench& bench) {
   const char* const name = "cudaMalloc, second device";
   int count = 0;
@@ -412,6 +421,7 @@ void TestDeviceMemory(Bench& bench, const char* self) {
   TestPool(bench);
   TestVirtual(bench);
   TestDmabuf(bench);
+  TestFreed(bench);
   TestImported(bench, self);
   TestEnds(bench);  // Last: the reset ends all memory.
 }
