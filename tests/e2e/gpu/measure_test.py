@@ -38,7 +38,7 @@ def has_driver():
 class MeasureTest(unittest.TestCase):
     def test_all_but_nccl_runs_with_the_driver_for_tests(self):
         text = run(["env", f"UROCE_BUILD={BUILD}", *SCRIPT, "--driver", "test"], 280)
-        for word in ("| cudaMalloc: made, ibv_reg_mr | 19 of 19 right |",
+        for word in ("| cudaMalloc: made, ibv_reg_mr | 20 of 20 right |",
                      "| 1 MB WRITE host-device |", "| NCCL | not run |"):
             self.assertIn(word, text)
 

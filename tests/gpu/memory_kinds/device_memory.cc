@@ -162,6 +162,29 @@ void CheckOrder(Bench& bench, const std::string& memory, const std::string& orde
   bench.table.Add(memory, order, what, failed);
 }
 
+/// NCCL waits for the bytes of a transfer by a small READ of a queue pair that is connected to
+/// itself, from memory of the device to that of the host. Here, to the device too.
+void CheckSelf(Bench& bench, const std::string& memory, const std::string& order, ibv_mr* mr,
+               uint64_t address) {
+  static Bytes host(kBytes / 2);
+  const auto host_address = reinterpret_cast<uint64_t>(host.data());
+  ibv_mr* const host_mr = bench.network.Register(0, host_address, host.size());
+  std::string failed;
+  for (const uint32_t length : {1u, 4096u, static_cast<uint32_t>(kBytes / 2)}) {
+    const Bytes pattern = bench.NextPattern(length);
+    WriteBytes(By::kGpu, address, pattern, true);
+    const uint64_t behind = address + kBytes / 2;
+    if (failed.empty()) {
+      failed = bench.network.ReadFromSelf({mr, address}, {host_mr, host_address}, length);
+    }
+    if (failed.empty()) failed = Difference(Bytes(host.begin(), host.begin() + length), pattern);
+    if (failed.empty()) failed = bench.network.ReadFromSelf({mr, address}, {mr, behind}, length);
+    if (failed.empty()) failed = Difference(ReadBytes(By::kGpu, behind, length, true), pattern);
+  }
+  bench.table.Add(memory, order, "READ from itself", failed);
+  ibv_dereg_mr(host_mr);
+}
+
 void CheckRegion(Bench& bench, const std::string& memory, const std::string& order, ibv_mr* mr,
                  const Memory& its) {
   CheckMoves(bench, memory, order, mr, its.address, its.bytes);
@@ -169,6 +192,7 @@ void CheckRegion(Bench& bench, const std::string& memory, const std::string& ord
   CheckAtomics(bench, memory, order, mr, its.address);
   CheckMixed(bench, memory, order, mr, its.address);
   CheckOrder(bench, memory, order, mr, its.address);
+  CheckSelf(bench, memory, order, mr, its.address);
 }
 
 /// The memory of a device as a whole; then it is deregistered.

@@ -21,8 +21,13 @@ Network::Network(const char* name_a, const char* name_b) : ends_{End(name_a), En
   Connect();
 }
 
+namespace {
+
+constexpr uint8_t kTimeout = 18;
+
+}  // namespace
+
 void Network::Connect() {
-  constexpr uint8_t kTimeout = 18;
   for (int i = 0; i < 2; ++i) ends_[i].Connect(ends_[1 - i].info(), kTimeout);
 }
 
@@ -82,6 +87,15 @@ std::string Network::Scatter(Verb verb, int end, Place from, const std::vector<i
   uint32_t bytes = 0;
   for (const ibv_sge& part : to) bytes += part.length;
   return Transfer(verb, end, {{from.address, bytes, from.mr->lkey}}, to, from.mr->rkey, 0);
+}
+
+std::string Network::ReadFromSelf(Place from, Place to, uint32_t bytes) {
+  ends_[0].Reset();
+  ends_[0].Connect(ends_[0].info(), kTimeout);
+  const ibv_sge place = {to.address, bytes, to.mr->lkey};
+  std::string failed = ends_[0].PostOneSided(IBV_WR_RDMA_READ, place, from.address, from.mr->rkey);
+  if (failed.empty()) failed = ends_[0].Await();
+  return Recover(failed);
 }
 
 std::string Network::Atomic(int end, bool compares, Place result, Place to, uint64_t compare_add,

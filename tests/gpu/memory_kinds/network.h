@@ -36,6 +36,8 @@ class Network {
   /// The same with a list of places at `end`, as many bytes each.
   std::string Gather(Verb verb, int end, const std::vector<ibv_sge>& from, Place to);
   std::string Scatter(Verb verb, int end, Place from, const std::vector<ibv_sge>& to);
+  /// Moves `bytes` by a READ of a queue pair of end 0 that is connected to itself.
+  std::string ReadFromSelf(Place from, Place to, uint32_t bytes);
   /// An atomic of `end` on `to` of the other; `result` gets the former value.
   std::string Atomic(int end, bool compares, Place result, Place to, uint64_t compare_add,
                      uint64_t swap);
