@@ -31,7 +31,7 @@ constexpr unsigned kStreamNonBlocking = 1;
 
 constexpr size_t kFunctions = sizeof(Driver) / sizeof(void (*)());
 
-// The names of the functions, in the order of Driver.
+// The names of the functions, in the order of Driver; null: it has none.
 constexpr const char* kCudaNames[kFunctions] = {
     "cuPointerGetAttribute", "cuDeviceGet",          "cuDevicePrimaryCtxRetain",
     "cuCtxPushCurrent_v2",   "cuCtxPopCurrent_v2",   "cuStreamCreate",
@@ -41,14 +41,18 @@ constexpr const char* kHipNames[kFunctions] = {
     "hipPointerGetAttribute", "hipDeviceGet",       "hipDevicePrimaryCtxRetain",
     "hipCtxPushCurrent",      "hipCtxPopCurrent",   "hipStreamCreateWithFlags",
     "hipStreamSynchronize",   "hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync",
-    "hipHostRegister",        "hipHostUnregister"};
+    "hipHostRegister",        "hipHostUnregister",  "hipPeekAtLastError",
+    "hipGetLastError"};
 
 struct Library {
   const char* name;
   const char* const* functions;
+  const char* version_function;  // Null: all versions have the same numbers.
 };
+constexpr int kLeastVersion = 60'000'000;  // HIP 6.0.
 constexpr Library kLibraries[] = {
-    {"libcuda.so", kCudaNames}, {"libamdhip64.so.7", kHipNames}, {"libamdhip64.so.6", kHipNames}};
+    {"libcuda.so", kCudaNames, nullptr},
+    {"libamdhip64.so", kHipNames, "hipRuntimeGetVersion"}};  // PyTorch's has no number behind it.
 
 const Driver* g_found = nullptr;
 uint64_t g_seen = 0;  // How many libraries had been loaded when none was a driver.
@@ -81,14 +85,32 @@ int LookAt(dl_phdr_info* info, size_t, void* argument) {
   return 0;
 }
 
+bool HasNumbers(const Library& library, void* handle) {
+  if (library.version_function == nullptr) return true;
+  int (*get_version)(int*) = nullptr;
+  void* const found = dlsym(handle, library.version_function);
+  __builtin_memcpy(&get_version, &found, sizeof(found));
+  int version = 0;
+  if (get_version != nullptr) get_version(&version);
+  if (version >= kLeastVersion) return true;
+  shim::Log("%s has version %d, which is too old: memory of its devices cannot be registered",
+            library.name, version);
+  return false;
+}
+
 /// Fills in `driver`. The library stays loaded: its handle is kept.
 bool Load(const Library& library, const char* path, Driver& driver) {
   void* const handle = shim::next_dlopen.Get()(path, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
+  if (!HasNumbers(library, handle)) {
+    dlclose(handle);
+    return false;
+  }
   void* found[kFunctions];
   for (size_t i = 0; i < kFunctions; ++i) {
-    found[i] = dlsym(handle, library.functions[i]);
-    if (found[i] == nullptr) {
+    const bool is_missing = library.functions[i] == nullptr;
+    found[i] = is_missing ? nullptr : dlsym(handle, library.functions[i]);
+    if (found[i] == nullptr && !is_missing) {
       shim::Log("%s has no %s: memory of its devices cannot be registered", library.name,
                 library.functions[i]);
       dlclose(handle);
@@ -265,6 +287,22 @@ void Prepare(const Driver& driver, uint64_t address) {
   driver.pop_context(&owner.context);
 }
 
+/// Calls that fail meanwhile leave the thread no error, as long as it had none.
+class LastErrorKeeper {
+ public:
+  explicit LastErrorKeeper(const Driver& driver)
+      : driver_(driver), clears_(driver.last_error != nullptr && driver.last_error() == kSuccess) {}
+  ~LastErrorKeeper() {
+    if (clears_) driver_.take_last_error();
+  }
+  LastErrorKeeper(const LastErrorKeeper&) = delete;
+  LastErrorKeeper& operator=(const LastErrorKeeper&) = delete;
+
+ private:
+  const Driver& driver_;
+  const bool clears_;
+};
+
 }  // namespace
 
 void PinHost(uint64_t address, void* memory, uint64_t length_bytes) {
@@ -284,6 +322,7 @@ Residence FindMemory(uint64_t address, uint64_t length_bytes) {
   const Driver* const driver = FindDriver();
   if (driver == nullptr || length_bytes == 0) return Residence::kHost;
   const shim::ErrnoKeeper keeper;
+  const LastErrorKeeper last_error(*driver);
   const bool first = IsDeviceMemory(*driver, address);
   const bool last = IsDeviceMemory(*driver, address + length_bytes - 1);
   if (first != last) return Residence::kBoth;

@@ -26,6 +26,10 @@ struct Driver {
   int (*copy_to_host)(void* to, uint64_t from, size_t length_bytes, void* stream);
   int (*register_host)(void* memory, size_t length_bytes, unsigned flags);
   int (*unregister_host)(void* memory);
+  // Of HIP alone: the last error of a call of this thread, which programs ask for behind calls that
+  // return none. The second one forgets it.
+  int (*last_error)();
+  int (*take_last_error)();
 };
 
 /// The driver that the program has loaded by now, with all these functions; or null. Takes a lock

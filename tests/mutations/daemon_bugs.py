@@ -12,6 +12,7 @@ DEVICES = ["tests/nic/nic_device_table_test",
            "tests/nic/nic_config_test",
            "tests/nic/nic_watching_test"]
 GPU = ["tests/gpu/gpu_copies_test"]
+HIP = ["tests/gpu/gpu_hip_test"]
 HISTORIES = ["tests/nic/nic_packet_histories_test"]
 LIFETIMES = ["tests/nic/nic_lifetimes_test"]
 METRICS = ["tests/nic/nic_counter_files_test",
@@ -324,6 +325,12 @@ BUGS = [
     ("copies-wait-for-kernels-of-the-program", GPU, "verbs-shim/gpu_driver.cc",
      "create_stream(&stream.stream, kStreamNonBlocking)", "create_stream(&stream.stream, 0)",
      "copies of the shim wait for no kernel of the program"),
+    ("errors-of-looks-left-to-programs-of-hip", HIP, "verbs-shim/gpu_driver.cc",
+     "if (clears_) driver_.take_last_error();", "",
+     "a look at memory of the host leaves a program of HIP no error"),
+    ("kinds-of-memory-by-the-numbers-of-another-hip", HIP, "verbs-shim/gpu_driver.cc",
+     "if (version >= kLeastVersion) return true;", "return true;",
+     "memory of a version of HIP that numbers it otherwise is not registered"),
     ("threads-of-the-shim-go-on", SHIM_MEMORY, "verbs-shim/memory/own_threads.cc",
      "is_paused_ = Change(kFree, kPaused);", "is_paused_ = true;",
      "no thread of the shim accesses memory while the pages of a program of one thread change"),

@@ -3,12 +3,13 @@
 tests."""
 import json
 import os
+import shutil
 import sys
 import unittest
 
 from gpu import programs
 from labs.lab import BUILD, WireLab, find_list
-from labs.process import run, wait_until
+from labs.process import run, run_status, wait_until
 from labs.programs import seed
 
 CALLS = BUILD / "tests" / "e2e" / "rare_calls"
@@ -62,6 +63,23 @@ class MemoryKindsTest(unittest.TestCase):
         self.check(WireLab("--fault", "uroce0:drop=0.002,reorder=0.01",
                            "--fault", "uroce1:drop=0.002,reorder=0.01"),
                    "--only", "device", "--lossy")
+
+    def test_memory_that_hip_reaches(self):
+        """The programs of tests take CUDA's functions from the same library, which PyTorch calls by
+        this name."""
+        lab = WireLab()
+        self.addCleanup(lab.close)
+        library = os.path.join(lab.directory, "libamdhip64.so")
+        shutil.copy(programs.DRIVER / "libamdhip64.so.6", library)
+        os.symlink(library, os.path.join(lab.directory, "libcuda.so.1"))
+        for version, status, words in ((70_000_000, 0, r", 0 wrong, 0 missing\n"),
+                                       (50_221_153, 1, r"version 50221153, which is too old")):
+            found, text = run_status(
+                lab.a.verbs("env", f"LD_LIBRARY_PATH={lab.directory}",
+                            f"UROCE_TEST_HIP_VERSION={version}", "sh", "-c", PRELOADED, library,
+                            programs.MEMORY_KINDS, "--only", "device"), 100)
+            self.assertEqual(found, status, text)
+            self.assertRegex(text, words)
 
     def test_a_program_is_told_why_its_memory_cannot_be_registered(self):
         lab = WireLab()
