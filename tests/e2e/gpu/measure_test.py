@@ -39,7 +39,8 @@ class MeasureTest(unittest.TestCase):
     def test_all_but_nccl_runs_with_the_driver_for_tests(self):
         text = run(["env", f"UROCE_BUILD={BUILD}", *SCRIPT, "--driver", "test"], 280)
         for word in ("| cudaMalloc: made, ibv_reg_mr | 20 of 20 right |",
-                     "| 1 MB WRITE host-device |", "| NCCL | not run |"):
+                     "| 1 MB WRITE host-device |", "| 1 MB SEND device-host |",
+                     "| NCCL | not run |"):
             self.assertIn(word, text)
 
     def test_without_a_gpu_it_says_so_in_one_line(self):

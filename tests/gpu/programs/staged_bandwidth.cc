@@ -39,12 +39,27 @@ Buffer Make(End& end, size_t bytes, bool is_device) {
   return buffer;
 }
 
-/// One direction: end 0 posts, with a window of requests.
-void Measure(const char* name, End& end, ibv_wr_opcode opcode, const Buffer& local,
+/// One direction: end `a` posts, with a window of requests.
+void Measure(const char* name, End& a, End& b, ibv_wr_opcode opcode, const Buffer& local,
              const Buffer& remote, uint32_t bytes, double seconds) {
-  const auto post = [&] {
-    const ibv_sge sge = {local.address, bytes, local.mr->lkey};
-    return end.PostOneSided(opcode, sge, remote.address, remote.mr->rkey);
+  const bool sends = opcode == IBV_WR_SEND;
+  const auto post = [&]() -> std::string {
+    ibv_sge sge = {local.address, bytes, local.mr->lkey};
+    if (!sends) return a.PostOneSided(opcode, sge, remote.address, remote.mr->rkey);
+    ibv_sge place = {remote.address, bytes, remote.mr->lkey};
+    ibv_recv_wr receive = {};
+    receive.sg_list = &place;
+    receive.num_sge = 1;
+    if (!b.Receive(receive)) return "ibv_post_recv";
+    ibv_send_wr request = {};
+    request.sg_list = &sge;
+    request.num_sge = 1;
+    request.opcode = opcode;
+    return a.Post(request);
+  };
+  const auto await = [&] {
+    const std::string failed = a.Await();
+    return failed.empty() && sends ? b.Await() : failed;
   };
   std::string failed;
   for (uint32_t i = 0; i < kWindow && failed.empty(); ++i) failed = post();
@@ -52,12 +67,12 @@ void Measure(const char* name, End& end, ibv_wr_opcode opcode, const Buffer& loc
   const auto begin = Clock::now();
   std::chrono::duration<double> spent{};
   while (failed.empty() && spent.count() < seconds) {
-    failed = end.Await();
+    failed = await();
     ++messages;
     if (failed.empty()) failed = post();
     spent = Clock::now() - begin;
   }
-  for (uint32_t i = 0; i < kWindow && failed.empty(); ++i) failed = end.Await();
+  for (uint32_t i = 0; i < kWindow && failed.empty(); ++i) failed = await();
   if (!failed.empty()) {
     std::printf("%s failed: %s\n", name, failed.c_str());
     std::exit(1);
@@ -90,12 +105,14 @@ int Main(int argc, char** argv) {
   const Buffer device_b = Make(b, bytes, true);
   const auto measure = [&](const char* name, ibv_wr_opcode opcode, const Buffer& local,
                            const Buffer& remote) {
-    if (only.empty() || only == name) Measure(name, a, opcode, local, remote, bytes, seconds);
+    if (only.empty() || only == name) Measure(name, a, b, opcode, local, remote, bytes, seconds);
   };
   measure("WRITE host-host", IBV_WR_RDMA_WRITE, host_a, host_b);
   measure("WRITE host-device", IBV_WR_RDMA_WRITE, host_a, device_b);
   measure("WRITE device-host", IBV_WR_RDMA_WRITE, device_a, host_b);
   measure("WRITE device-device", IBV_WR_RDMA_WRITE, device_a, device_b);
+  measure("SEND host-device", IBV_WR_SEND, host_a, device_b);
+  measure("SEND device-host", IBV_WR_SEND, device_a, host_b);
   measure("READ host-device", IBV_WR_RDMA_READ, device_a, host_b);
   measure("READ device-host", IBV_WR_RDMA_READ, host_a, device_b);
   return 0;
