@@ -408,6 +408,7 @@ class LossRecovery {
     return Distance(works_.una(), psn) < PacketSet::kWindow;
   }
   bool HasTaken(wire::Psn psn) const { return selective_.HasTaken(psn); }
+  bool has_taken_any() const { return selective_.has_taken_any(); }
   void OnEarlyResponse(wire::Psn psn) { selective_.OnEarlyResponse(psn); }
   void OnTaken(wire::Psn psn) { selective_.OnTaken(psn); }
   /// The response whose turn it was is taken: responses taken early may be next in turn.

@@ -100,6 +100,25 @@ PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect
   return result;
 }
 
+bool RcQueuePair::PlanRun(const wire::Packet& first, uint32_t packets, Effect& effect) const {
+  assert(effect_of_ == EffectOf::kNothing);
+  if (!Receives(state_) || wire::ServiceOf(first.header.opcode) != service_) return false;
+  if (IsResponse(first.header.opcode)) {
+    return sending() && requester_.PlanRun(first, packets, effect);
+  }
+  return role_ != RcRole::kInitiator && responder_.PlanRun(first, packets, effect);
+}
+
+void RcQueuePair::CommitRun(const wire::Packet& first, uint32_t packets, bool asks_for_ack,
+                            Nanos now) {
+  if (IsResponse(first.header.opcode)) {
+    requester_.CommitRun(first, packets, now);
+  } else {
+    responder_.CommitRun(packets, asks_for_ack);
+  }
+  Settle();
+}
+
 void RcQueuePair::OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now) {
   assert(effect_of_ != EffectOf::kNothing);
   if (std::exchange(effect_of_, EffectOf::kNothing) == EffectOf::kResponse) {
@@ -138,6 +157,25 @@ bool RcQueuePair::PollHalves(Nanos now, TxPacket& packet) {
     if (polled) return true;
   }
   return responder_.PollPacket(packet);
+}
+
+// While both halves have packets, they take turns.
+uint32_t RcQueuePair::RunBehind(const TxPacket& packet) const {
+  if (packet.payload_source == TxPacket::Source::kSend) {
+    return !sending() || responder_.HasPacket() ? 0 : requester_.RunBehind(packet);
+  }
+  if (packet.payload_source != TxPacket::Source::kRemote) return 0;
+  return sending() && requester_.HasPacket() ? 0 : responder_.RunBehind(packet);
+}
+
+TxRun RcQueuePair::PollRun(Nanos now, const TxPacket& packet, uint32_t most) {
+  if (packet.payload_source != TxPacket::Source::kSend) {
+    own_turn_ ^= most % 2 != 0;  // As PollHalves, packet by packet.
+    return responder_.PollRun(most);
+  }
+  const TxRun run = requester_.PollRun(now, most);
+  Settle();
+  return run;
 }
 
 bool RcQueuePair::HasPacket() const {

@@ -84,6 +84,14 @@ class RcQueuePair {
   /// Range: no effect is under way.
   [[nodiscard]] PacketResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect,
                                       SrqAccess srq = SrqAccess::kGranted);
+  /// MIDDLE packets with consecutive PSNs, of which `first` is the first one, and which are equal
+  /// but for AckReq and payload, in place of as many calls of OnPacket. True: `effect` is to be
+  /// executed for all of them, with their payloads one after the other; CommitRun counts them
+  /// afterwards. False, or without CommitRun: nothing has changed, and OnPacket takes each of them.
+  /// Range: packets >= 1.
+  [[nodiscard]] bool PlanRun(const wire::Packet& first, uint32_t packets, Effect& effect) const;
+  /// `asks_for_ack`: at least one of the packets does.
+  void CommitRun(const wire::Packet& first, uint32_t packets, bool asks_for_ack, Nanos now);
   /// Ends the effect that OnPacket returned, exactly once. `original` is meaningful for kAtomic.
   void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
   /// Ends it instead where a reset comes first: no answer counts its packet. Modify to kReset
@@ -115,6 +123,12 @@ class RcQueuePair {
   /// The payload of the packet that PollPacket just returned could not be read (key gone, range
   /// wrong): a request fails its work with LOC_PROT_ERR, a response becomes NAK remote access.
   void OnGatherFailed(const TxPacket& packet);
+  /// How many packets PollPacket may yield behind `packet`, a MIDDLE that it has yielded last,
+  /// which are equal to it but for PSN, AckReq and the next place of the payload. 0: perhaps some.
+  uint32_t RunBehind(const TxPacket& packet) const;
+  /// Yields up to `most` of them: as many calls of PollPacket. Range: most <= RunBehind(packet),
+  /// and nothing has happened meanwhile; most <= TxRun::kMost; the payload can be read.
+  [[nodiscard]] TxRun PollRun(Nanos now, const TxPacket& packet, uint32_t most);
 
   // ---- completions, events, time ----
   [[nodiscard]] bool PollCompletion(Completion& completion) {

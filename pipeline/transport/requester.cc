@@ -168,6 +168,32 @@ bool Requester::AsksForAck() const {
   return true;
 }
 
+// Each packet that is sent again tells why, so these come one by one.
+uint32_t Requester::RunBehind(const TxPacket& packet) const {
+  if (recovery_.has_lost() || works_.unsent() == 0 || works_.next_is_new()) return 0;
+  if (packet.retransmission || works_.resends()) return 0;
+  const HeldWork& work = works_.next();
+  const uint32_t sent = Distance(work.first_psn, works_.next_psn());
+  const bool is_behind = sent > 1 && packet.header.psn + 1 == works_.next_psn();
+  if (!is_behind || work.is_read_or_atomic()) return 0;
+  return work.packets - sent - 1;  // The last packet is no MIDDLE.
+}
+
+TxRun Requester::PollRun(Nanos now, uint32_t most) {
+  const HeldWork& work = works_.next();
+  TxRun run;
+  for (; run.packets < most && NextGate() == Gate::kOpen; ++run.packets) {
+    const wire::Psn psn = works_.next_psn();
+    recovery_.BeforeSend(psn, now);
+    const bool asks = AsksWithin(Distance(work.first_psn, psn)) || AsksForAck();
+    run.asks |= uint64_t{asks} << run.packets;
+    const uint32_t in_flight = works_.RequestsInFlight();
+    works_.Advance(work, 1);
+    recovery_.OnSent(psn, in_flight, asks && works_.reads_outstanding() == 0, now);
+  }
+  return run;
+}
+
 void Requester::OnHeld(Nanos now) {
   if (HasPacket()) recovery_.OnHeld(now);
 }
@@ -360,6 +386,32 @@ PacketResult Requester::OnDataResponse(const wire::Packet& packet, Nanos now, Ef
     OnEffectDone(EffectOutcome::kDone, now);
   }
   return PacketResult::kAccepted;
+}
+
+bool Requester::PlanRun(const wire::Packet& first, uint32_t packets, Effect& effect) const {
+  const wire::TransportHeader& header = first.header;
+  if (header.psn != works_.una() || packets > works_.Outstanding() || failed()) return false;
+  if (recovery_.has_taken_any()) return false;  // One of these may have come before its turn.
+  const HeldWork& work = works_.head();
+  if (!work.is_read() || !IsAnswer(header, work)) return false;
+  const uint32_t bytes = packets * works_.mtu().bytes();
+  const uint32_t offset = works_.mtu().OffsetOf(Distance(work.first_psn, header.psn));
+  if (bytes >= work.length_bytes - offset) return false;  // The last one is no MIDDLE.
+  Effect of_first;
+  if (PlaceResponse(work, works_.mtu(), first, of_first) != WcStatus::kSuccess) return false;
+  effect = of_first;
+  effect.local.length_bytes = bytes;
+  return true;
+}
+
+void Requester::CommitRun(const wire::Packet& first, uint32_t packets, Nanos now) {
+  wire::Packet packet = first;
+  for (uint32_t i = 0; i < packets; ++i) {
+    packet.header.psn = first.header.psn + i;
+    Effect effect;
+    static_cast<void>(OnResponse(packet, now, effect));
+    if (effect.kind != Effect::Kind::kNone) OnEffectDone(EffectOutcome::kDone, now);
+  }
 }
 
 PacketResult Requester::OnEarlyResponse(const wire::Packet& packet, Effect& effect) {

@@ -55,6 +55,9 @@ class Requester {
   /// SENDs and WRITEs before its PSN; a READ or atomic before has lost its response and is resent.
   [[nodiscard]] PacketResult OnResponse(const wire::Packet& packet, Nanos now, Effect& effect);
   void OnEffectDone(EffectOutcome outcome, Nanos now);
+  /// See RcQueuePair: responses to one READ.
+  [[nodiscard]] bool PlanRun(const wire::Packet& first, uint32_t packets, Effect& effect) const;
+  void CommitRun(const wire::Packet& first, uint32_t packets, Nanos now);
   void OnGatherFailed(const TxPacket& packet);
   /// Ends an RNR wait, or resends, or fails the oldest work when its retries are spent.
   void OnDeadline(Nanos now, bool has_heard_all);
@@ -77,6 +80,9 @@ class Requester {
     return gate == Gate::kOpen || gate == Gate::kUnfit;
   }
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  /// See RcQueuePair.
+  uint32_t RunBehind(const TxPacket& packet) const;
+  [[nodiscard]] TxRun PollRun(Nanos now, uint32_t most);
   /// False: PollCompletion yields nothing.
   bool MayComplete() const { return works_.has_completed() || flushing_; }
   [[nodiscard]] bool PollCompletion(Completion& completion);

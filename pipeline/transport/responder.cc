@@ -236,6 +236,26 @@ PacketResult Responder::ExecutePacket(Effect& effect) {
   return PacketResult::kAccepted;
 }
 
+// Where a packet of the run would be answered in another way than by its execution, the packets
+// come one by one.
+bool Responder::PlanRun(const wire::Packet& first, uint32_t packets, Effect& effect) const {
+  const wire::TransportHeader& header = first.header;
+  const RequestShape& shape = ShapeOf(header.opcode);
+  if (header.psn != epsn_ || kept_.is_open() || acks_.gap_reported() || xrc_) return false;
+  if (shape.first || shape.last || !message_.Continues(shape)) return false;
+  const bool is_write = shape.kind == Kind::kWrite;
+  if (!is_write && shape.kind != Kind::kSend) return false;
+  if (is_write && !settings_.remote_write) return false;
+  if (first.payload.size() != settings_.mtu.bytes()) return false;
+  return message_.PlaceRun(packets * settings_.mtu.bytes(), effect);
+}
+
+void Responder::CommitRun(uint32_t packets, bool asks_for_ack) {
+  message_.CommitRun(packets * settings_.mtu.bytes());
+  epsn_ = epsn_ + packets;
+  acks_.OnExecuted(epsn_ - 1, asks_for_ack);
+}
+
 PacketResult Responder::OnRead(const wire::Packet& packet, Effect& effect) {
   const wire::Reth& reth = packet.header.reth;
   ++counters_.rx_read_requests;
@@ -587,6 +607,21 @@ void Responder::FillReadResponse(const ResponderResource& resource, TxPacket& pa
                    .xrc_srqn = resource.xrc_srqn};
   packet.following_bytes = remaining - size;
   resources_.AdvanceFront();
+}
+
+uint32_t Responder::RunBehind(const TxPacket& packet) const {
+  if (!streaming() || acks_.owes_nak() || acks_.owes_map()) return 0;
+  const ResponderResource& front = resources_.Front();
+  const bool is_behind = !front.opens && front.reply_psn == packet.header.psn + 1;
+  const bool is_middle =
+      wire::OperationOf(packet.header.opcode) == wire::Opcode::kReadResponseMiddle;
+  if (!is_middle || packet.retransmission || front.repeats != 0 || !is_behind) return 0;
+  return front.packets - Distance(front.first_psn, front.reply_psn) - 1;
+}
+
+TxRun Responder::PollRun(uint32_t most) {
+  for (uint32_t i = 0; i < most; ++i) resources_.AdvanceFront();
+  return {.packets = most};
 }
 
 void Responder::FillAcknowledge(wire::Psn psn, const wire::Aeth& aeth, TxPacket& packet) {

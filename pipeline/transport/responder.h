@@ -55,6 +55,9 @@ class Responder {
   /// See Acknowledgements::OfferCredits.
   void OfferCredits(uint32_t receives) { acks_.OfferCredits(receives); }
   [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, SrqAccess srq, Effect& effect);
+  /// See RcQueuePair::PlanRun.
+  [[nodiscard]] bool PlanRun(const wire::Packet& first, uint32_t packets, Effect& effect) const;
+  void CommitRun(uint32_t packets, bool asks_for_ack);
   void OnEffectDone(EffectOutcome outcome, uint64_t original);
   void OnGatherFailed(const TxPacket& packet);
 
@@ -65,6 +68,9 @@ class Responder {
     return resources_.owes() && resources_.Front().kind == ResponderResource::Kind::kRead;
   }
   [[nodiscard]] bool PollPacket(TxPacket& packet);
+  /// See RcQueuePair.
+  uint32_t RunBehind(const TxPacket& packet) const;
+  [[nodiscard]] TxRun PollRun(uint32_t most);
   [[nodiscard]] bool PollCompletion(Completion& completion) {
     return completions_.Poll(completion);
   }

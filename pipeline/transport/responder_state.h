@@ -90,6 +90,12 @@ class InboundMessage {
   void CheckKey(Effect& effect) const;
   /// Counts the packet, which was executed.
   void Commit();
+  /// Several MIDDLE packets with `bytes` of payload in all, in place of Take, Check and Place.
+  /// False: they do not fit the message or its receive work, and `effect` is unchanged. Needs
+  /// Continues().
+  [[nodiscard]] bool PlaceRun(uint32_t bytes, Effect& effect) const;
+  /// Counts those packets, which were executed.
+  void CommitRun(uint32_t bytes) { received_bytes_ += bytes; }
   /// Whether the packet executed last ends a receive work, so that Complete() must follow.
   bool completes() const {
     return shape_.last && (shape_.kind == RequestShape::Kind::kSend || shape_.immediate);
@@ -184,6 +190,21 @@ inline void InboundMessage::CheckKey(Effect& effect) const {
   effect.remote.length_bytes = size_bytes_;
   effect.remote.xrc_srqn = xrc_srqn_;
   effect.check_length_bytes = total_bytes_ - received_bytes_;
+}
+
+inline bool InboundMessage::PlaceRun(uint32_t bytes, Effect& effect) const {
+  if (kind_ == RequestShape::Kind::kWrite) {
+    if (bytes >= total_bytes_ - received_bytes_) return false;
+    CheckKey(effect);
+    effect.kind = Effect::Kind::kPlaceRemote;
+    effect.remote.length_bytes = bytes;
+    return true;
+  }
+  if (bytes > receive_.length_bytes - received_bytes_) return false;
+  effect.kind = Effect::Kind::kPlaceReceive;
+  effect.local = {.slot = receive_.slot, .offset_bytes = received_bytes_, .length_bytes = bytes};
+  effect.invalidate = effect.grh_area = false;
+  return true;
 }
 
 inline void InboundMessage::Commit() {

@@ -325,6 +325,7 @@ class SelectiveRepeat {
   bool AskAgain(const SendWorks& works);
   /// True when the response `psn` came before its turn and was taken.
   bool HasTaken(wire::Psn psn) const { return sets_->taken.Contains(psn); }
+  bool has_taken_any() const { return sets_ != nullptr && !sets_->taken.empty(); }
   /// The response `psn` has come before its turn.
   void OnEarlyResponse(wire::Psn psn);
   /// The bytes of the response `psn`, which came before its turn, are placed.

@@ -366,12 +366,17 @@ bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& 
 inline constexpr uint32_t kAckRequestInterval = 32;
 inline constexpr uint32_t kAtomicBytes = 8;
 
+/// Whether packet `index` of a message asks for an ACK although others follow it.
+constexpr bool AsksWithin(uint32_t index) {
+  return index % kAckRequestInterval == kAckRequestInterval - 1;
+}
+
 namespace internal {
 
 inline uint32_t FillMessage(const HeldWork& work, PathMtu mtu, uint32_t sent, TxPacket& packet) {
   const bool last = FillMessagePacket(work, mtu, sent, packet);
   wire::TransportHeader& header = packet.header;
-  header.ack_request = last || sent % kAckRequestInterval == kAckRequestInterval - 1;
+  header.ack_request = last || AsksWithin(sent);
   header.immediate = work.immediate_or_rkey;
   header.invalidate_rkey = Rkey(work.immediate_or_rkey);
   return 1;

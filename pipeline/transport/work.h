@@ -511,4 +511,11 @@ struct TxPacket : wire::Packet {
   }
 };
 
+/// Packets that follow one of their message: RcQueuePair::PollRun.
+struct TxRun {
+  static constexpr uint32_t kMost = 64;
+  uint32_t packets = 0;
+  uint64_t asks = 0;  ///< Bit i: packet i asks for an ACK.
+};
+
 }  // namespace uroce::transport
