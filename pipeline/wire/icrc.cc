@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "pipeline/wire/crc/kernel.h"
@@ -237,36 +238,128 @@ void RenumberSegments(std::span<uint8_t> superframe, const UdpFrame& places, uin
 
 namespace {
 
-/// A frame that lies in place, as if it were alone, between the other packets of a superframe.
-bool IsSegmentRight(std::span<uint8_t> superframe, const SuperframeCutter& cutter, uint32_t index,
-                    Identifications identifications) {
-  const UdpFrame& places = cutter.places();
-  const uint32_t length = cutter.FrameBytes(index);
-  uint8_t* const start = superframe.data() + cutter.PayloadOffset(index) - places.payload_offset;
-  const std::span<uint8_t> frame{start, length};
-  if (!IsRoce(frame, places)) return false;
-  std::array<uint8_t, kMaxUdpHeaderBytes> before;
-  std::memcpy(before.data(), start, before.size());
-  cutter.WriteHeaders(index, identifications, start);
-  const size_t covered = length - kIcrcBytes;
-  const uint32_t computed =
-      IcrcFromState(MaskedHeaderCrc32(start + kIp, covered - kIp, places.is_ipv6));
-  std::memcpy(start, before.data(), places.payload_offset);
-  uint32_t received;
-  std::memcpy(&received, start + covered, sizeof received);
-  return received == computed;
-}
+/// How the register behind the headers of a connection's packet changes with a field. Fields that
+/// rise by one packet after packet change in few bits.
+struct HeaderChanges {
+  static constexpr uint32_t kChanges = 64;
+
+  HeaderChanges() {
+    constexpr size_t kBehindIdentification = sizeof(Ipv4Header) -
+                                             offsetof(Ipv4Header, identification) - 2 +
+                                             sizeof(UdpHeader) + sizeof(BthLayout);
+    for (uint16_t change = 0; change < kChanges; ++change) {
+      psn[change] = IcrcChange(change, 0);
+      identification[change] = IcrcChange(change, kBehindIdentification);
+    }
+    ack_request = IcrcChange(0x8000, 2);
+  }
+
+  std::array<uint32_t, kChanges> psn;
+  std::array<uint32_t, kChanges> identification;
+  uint32_t ack_request;
+};
 
 }  // namespace
 
-std::optional<Identifications> FindIdentifications(std::span<uint8_t> superframe,
+HeaderRun::HeaderRun(size_t ip_offset, size_t bth_offset, bool is_ipv6, std::span<uint8_t> headers)
+    : ip_(headers.data() + ip_offset),
+      bth_(headers.data() + bth_offset),
+      length_(headers.size() - ip_offset),
+      is_ipv6_(is_ipv6) {}
+
+uint32_t HeaderRun::Next(Psn psn, bool ack_request, uint16_t identification) {
+  static const HeaderChanges changes;
+  const Be<4> last_word((ack_request ? 0x80000000 : 0) | psn.value());
+  std::memcpy(bth_ + offsetof(BthLayout, ack_request), &last_word, sizeof last_word);
+  if (is_ipv6_) {
+    identification = 0;
+  } else {
+    Store16(ip_ + offsetof(Ipv4Header, identification), identification);
+  }
+  const uint32_t psn_change = psn.value() ^ base_.psn;
+  const uint32_t identification_change = identification ^ base_.identification;
+  constexpr uint32_t kMost = HeaderChanges::kChanges;
+  if (!has_base_ || psn_change >= kMost || identification_change >= kMost) {
+    base_ = {MaskedHeaderCrc32(ip_, length_, is_ipv6_), psn.value(), identification, ack_request};
+    has_base_ = ip_ + length_ == bth_ + sizeof(BthLayout);
+    return base_.state;
+  }
+  return base_.state ^ changes.psn[psn_change] ^ changes.identification[identification_change] ^
+         (ack_request != base_.ack_request ? changes.ack_request : 0);
+}
+
+namespace {
+
+/// Checks the packets of a superframe as if each were a frame by itself.
+class SegmentCheck {
+ public:
+  SegmentCheck(std::span<const uint8_t> superframe, const SuperframeCutter& cutter,
+               Identifications identifications)
+      : superframe_(superframe),
+        cutter_(cutter),
+        identifications_(identifications),
+        first_identification_(
+            cutter.places().is_ipv6 ? 0 : Load16(superframe.data() + kIdentification)) {}
+
+  bool IsRight(uint32_t index) {
+    const uint32_t length = cutter_.FrameBytes(index);
+    const uint16_t headers_bytes = cutter_.places().payload_offset;
+    if (length < headers_bytes + sizeof(BthLayout) + kIcrcBytes) return false;
+    if (length > kMostBytesBehindField) return false;  // No path has such packets.
+    const uint8_t* const at = superframe_.data() + cutter_.PayloadOffset(index);
+    Begin(index, length, at);
+    BthLayout bth;
+    std::memcpy(&bth, at, sizeof bth);
+    const bool rises = identifications_ == Identifications::kRising;
+    const uint32_t state =
+        run_->Next(Psn(bth.psn.value()), (bth.ack_request & ~kReserved) != 0,
+                   static_cast<uint16_t>(first_identification_ + (rises ? index : 0)));
+    const size_t covered = length - headers_bytes - kIcrcBytes;
+    const auto rest = std::span(at, covered).subspan(sizeof bth);
+    uint32_t received;
+    std::memcpy(&received, at + covered, sizeof received);
+    // Reserved bits are 0 when sent; the ICRC covers those of peers that use them.
+    uint32_t change = 0;
+    const auto reserved = static_cast<uint16_t>((bth.ack_request & kReserved) << 8);
+    if (reserved != 0) [[unlikely]]
+      change = IcrcChange(reserved, covered - offsetof(BthLayout, ack_request) - 2);
+    return received == (IcrcFromState(Crc32Update(state, rest)) ^ change);
+  }
+
+ private:
+  static constexpr uint8_t kReserved = 0x7f;
+  static constexpr size_t kSame = offsetof(BthLayout, ack_request);
+
+  /// Begins a run where the headers are not those of the packet before.
+  void Begin(uint32_t index, uint32_t length, const uint8_t* bth) {
+    const UdpFrame& places = cutter_.places();
+    uint8_t* const its = headers_.data() + places.payload_offset;
+    const bool goes_on = run_ && length == length_ && std::memcmp(its, bth, kSame) == 0;
+    if (goes_on) return;
+    length_ = length;
+    cutter_.WriteHeaders(index, identifications_, headers_.data());
+    std::memcpy(its, bth, sizeof(BthLayout));
+    run_.emplace(kIp, places.payload_offset, places.is_ipv6,
+                 std::span(headers_).first(places.payload_offset + sizeof(BthLayout)));
+  }
+
+  const std::span<const uint8_t> superframe_;
+  const SuperframeCutter& cutter_;
+  const Identifications identifications_;
+  const uint16_t first_identification_;
+  uint32_t length_ = 0;
+  std::array<uint8_t, kMaxUdpHeaderBytes + sizeof(BthLayout)> headers_;
+  std::optional<HeaderRun> run_;
+};
+
+}  // namespace
+
+std::optional<Identifications> FindIdentifications(std::span<const uint8_t> superframe,
                                                    const SuperframeCutter& cutter) {
   for (const auto identifications : {Identifications::kRising, Identifications::kSame}) {
+    SegmentCheck check(superframe, cutter, identifications);
     uint32_t index = 0;
-    while (index < cutter.segments() &&
-           IsSegmentRight(superframe, cutter, index, identifications)) {
-      ++index;
-    }
+    while (index < cutter.segments() && check.IsRight(index)) ++index;
     if (index == cutter.segments()) return identifications;
     if (index == 0) return std::nullopt;  // The first packet has its own identification.
   }

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
 #include "pipeline/wire/superframe.h"
 
 namespace uroce::wire {
@@ -52,6 +53,34 @@ uint32_t IcrcChange(uint16_t field_change, size_t bytes_behind);
 /// The inverse. Nothing: no change of the field explains it, as for all but one of 65536 changes.
 std::optional<uint16_t> FieldChange(uint32_t icrc_change, size_t bytes_behind);
 
+/// Headers of packets that follow each other in one message: they differ in PSN, AckReq and
+/// identification alone, and so do the ICRC registers behind them.
+class HeaderRun {
+ public:
+  /// `headers` are those of one of the packets up to BTH or further, and outlive this object. The
+  /// checksum of an IPv4 header has no meaning.
+  HeaderRun(size_t ip_offset, size_t bth_offset, bool is_ipv6, std::span<uint8_t> headers);
+  /// Makes the headers those of another packet, and returns the ICRC register behind them.
+  /// `identification`: IPv4 only.
+  uint32_t Next(Psn psn, bool ack_request, uint16_t identification);
+
+ private:
+  /// What the register is computed from.
+  struct Base {
+    uint32_t state = 0;
+    uint32_t psn = 0;
+    uint16_t identification = 0;
+    bool ack_request = false;
+  };
+
+  uint8_t* ip_;
+  uint8_t* bth_;
+  size_t length_;  ///< From the IP header on.
+  bool is_ipv6_;
+  bool has_base_ = false;
+  Base base_;
+};
+
 /// What Renumber changes. The identification of IPv6 is 0.
 struct FlowNumbers {
   uint16_t source_port = 0;
@@ -73,8 +102,8 @@ void RenumberSegments(std::span<uint8_t> superframe, const UdpFrame& places, uin
 
 /// How the identifications in a superframe of RoCE packets follow each other, so that all its ICRCs
 /// are right. Nothing: some ICRC is wrong, or the identifications follow no rule. `superframe` is
-/// that of `cutter`, and is the same afterwards.
-std::optional<Identifications> FindIdentifications(std::span<uint8_t> superframe,
+/// that of `cutter`.
+std::optional<Identifications> FindIdentifications(std::span<const uint8_t> superframe,
                                                    const SuperframeCutter& cutter);
 
 /// Stores an identification in an untagged frame over IPv4, with the header's checksum.

@@ -196,6 +196,25 @@ void SuperframeCutter::Write(uint32_t index, Identifications identifications, ui
               FrameBytes(index) - headers);
 }
 
+SegmentRun SuperframeCutter::FindRun(uint32_t index) const {
+  constexpr uint8_t kReserved = 0x7f;
+  SegmentRun run{.stride_bytes = segment_bytes_};
+  const uint8_t* at = superframe_.data() + PayloadOffset(index);
+  const uint8_t* const end = superframe_.data() + superframe_.size();
+  if (segment_bytes_ < sizeof(BthLayout) || end - at < segment_bytes_) return run;
+  const auto first = Load<BthLayout>(at);
+  const OpcodeInfo& info = InfoOf(static_cast<Opcode>(first.opcode));
+  if (!info.Has(OpcodeInfo::kFullPayload) || info.Has(OpcodeInfo::kFirst)) return run;
+  for (; end - at >= segment_bytes_; at += segment_bytes_, ++run.packets) {
+    const auto bth = Load<BthLayout>(at);
+    const bool is_same = std::memcmp(&bth, &first, offsetof(BthLayout, ack_request)) == 0 &&
+                         ((bth.ack_request ^ first.ack_request) & kReserved) == 0;
+    if (!is_same || Psn(bth.psn.value()) != Psn(first.psn.value()) + run.packets) break;
+    run.asks_for_ack |= (bth.ack_request & ~kReserved) != 0;
+  }
+  return run;
+}
+
 bool CompleteChecksum(std::span<uint8_t> frame, size_t start, size_t offset) {
   if (start >= frame.size() || offset + 2 > frame.size() - start) return false;
   // The field holds the sum of the pseudo header.

@@ -71,6 +71,14 @@ class SuperframeBuilder {
 /// How the IPv4 identifications of the packets in a superframe follow each other.
 enum class Identifications : uint8_t { kRising, kSame };
 
+/// Packets of one message that follow each other in a superframe: MIDDLE packets whose BTHs differ
+/// in AckReq alone, with consecutive PSNs, each as long as the first packet of the superframe.
+struct SegmentRun {
+  uint32_t packets = 0;
+  uint32_t stride_bytes = 0;  ///< From the payload of one packet to that of the next.
+  bool asks_for_ack = false;  ///< At least one of them does.
+};
+
 /// Cuts a received superframe into frames.
 class SuperframeCutter {
  public:
@@ -87,6 +95,9 @@ class SuperframeCutter {
   void Write(uint32_t index, Identifications identifications, uint8_t* out) const;
   /// Writes its headers alone. Returns how many bytes they have.
   uint16_t WriteHeaders(uint32_t index, Identifications identifications, uint8_t* out) const;
+  /// The run that begins with segment `index`, whose headers need not be written. Without packets:
+  /// the segment is no MIDDLE packet, or is shorter than the first one.
+  SegmentRun FindRun(uint32_t index) const;
   /// Where its UDP payload begins in the superframe.
   uint32_t PayloadOffset(uint32_t index) const {
     return places_.payload_offset + index * segment_bytes_;

@@ -243,6 +243,40 @@ TEST(EncodeRulesTest, WithoutCrcTheHeadersAreTheSame) {
   }
 }
 
+// Packets of a message from a base on: PSN and identification rise, and may wrap.
+TEST(HeaderRunTest, HeadersAndRegistersAreThoseOfEachPacket) {
+  std::mt19937 random(11);
+  for (const HeaderTemplateConfig& config : {Ipv4Path(), Ipv6Path()}) {
+    const HeaderTemplate path(config);
+    for (const Opcode opcode :
+         {Opcode::kWriteMiddle, Opcode::kSendMiddle, Opcode::kReadResponseMiddle,
+          OpcodeOf(Service::kXrc, Opcode::kWriteMiddle), Opcode::kWriteOnly}) {
+      for (int round = 0; round < 50; ++round) {
+        TransportHeader header = RandomHeader(opcode, random);
+        if (round % 2 == 0) header.psn = Psn(0xffffff - static_cast<uint32_t>(random()) % 60);
+        auto identification =
+            static_cast<uint16_t>(round % 3 == 0 ? 0xffff - random() % 60 : random());
+        std::array<uint8_t, kMaxHeaderBytes> headers{}, expected{};
+        const size_t length =
+            EncodeHeaders(path, header, 1024, identification, headers.data()).length_bytes;
+        HeaderRun run(path.ip_offset(), path.bth_offset(), path.is_ipv6(),
+                      {headers.data(), length});
+        for (int i = 0; i < 200; ++i) {
+          header.psn = header.psn + 1;
+          header.ack_request = random() % 4 == 0;
+          ++identification;
+          const EncodedHeaders encoded =
+              EncodeHeaders(path, header, 1024, identification, expected.data());
+          ASSERT_EQ(run.Next(header.psn, header.ack_request, identification), encoded.crc_state);
+          const size_t bth = path.bth_offset();
+          ASSERT_TRUE(
+              std::equal(headers.begin() + bth, headers.begin() + length, expected.begin() + bth));
+        }
+      }
+    }
+  }
+}
+
 TEST(EncodeRulesTest, AnEmptyTrailerHasTheLengthOfOneWithAnIcrc) {
   for (uint32_t payload = 0; payload < 4; ++payload) {
     uint8_t with[kMaxTrailerBytes], empty[kMaxTrailerBytes];

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "tests/wire/packet_train.h"
@@ -195,6 +196,83 @@ TEST_P(SuperframeTest, WhatIsNoPlainUdpIsLeftAlone) {
   SuperframeBuilder builder(tagged);
   EXPECT_EQ(builder.Add(tagged), Added::kOtherFlow);
   EXPECT_EQ(builder.segments(), 1u);
+}
+
+// Which packets of a superframe a receiver may take as one.
+class SegmentRunTest : public SuperframeTest {
+ protected:
+  static constexpr uint32_t kSegments = 6;
+
+  SegmentRunTest() {
+    for (uint32_t i = 0; i < kSegments; ++i) frames_.push_back(train_.Next(256));
+  }
+  uint8_t& Bth(uint32_t index, size_t at) { return frames_[index][payload_offset() + at]; }
+  /// `last_bytes`: of the last packet.
+  SegmentRun Find(uint32_t index, size_t last_bytes = SIZE_MAX) {
+    frames_.back().resize(std::min(frames_.back().size(), last_bytes));
+    superframe_ = frames_[0];
+    for (uint32_t i = 1; i < kSegments; ++i) {
+      superframe_.insert(superframe_.end(),
+                         frames_[i].begin() + static_cast<ptrdiff_t>(payload_offset()),
+                         frames_[i].end());
+    }
+    const auto segment_bytes = static_cast<uint16_t>(frames_[0].size() - payload_offset());
+    return SuperframeCutter::Make(superframe_, segment_bytes)->FindRun(index);
+  }
+
+  std::vector<Frame> frames_;
+  Frame superframe_;
+};
+INSTANTIATE_TEST_SUITE_P(Ip, SegmentRunTest, testing::Bool(),
+                         [](const auto& parameter) { return parameter.param ? "V6" : "V4"; });
+
+TEST_P(SegmentRunTest, MiddlePacketsOfAMessageAreOneRun) {
+  const SegmentRun run = Find(0);
+  EXPECT_EQ(run.packets, kSegments);
+  EXPECT_EQ(run.stride_bytes, 12 + 256 + 4u);
+  EXPECT_FALSE(run.asks_for_ack);
+  EXPECT_EQ(Find(4).packets, 2u);
+}
+
+TEST_P(SegmentRunTest, EachMayAskForAnAck) {
+  Bth(3, 8) |= 0x80;
+  EXPECT_TRUE(Find(0).asks_for_ack);
+  EXPECT_TRUE(Find(3).asks_for_ack);
+  EXPECT_EQ(Find(0).packets, kSegments);
+  EXPECT_FALSE(Find(4).asks_for_ack);
+}
+
+TEST_P(SegmentRunTest, AShorterPacketIsNotOfTheRun) {
+  EXPECT_EQ(Find(0, frames_[0].size() - 4).packets, kSegments - 1);
+}
+
+TEST_P(SegmentRunTest, AnotherPacketEndsIt) {
+  const std::vector<Frame> frames = frames_;
+  // Opcode, flags, P_Key, FECN and BECN, destination, reserved bits, PSN.
+  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}) {
+    frames_ = frames;
+    Bth(3, at) ^= 1;
+    EXPECT_EQ(Find(0).packets, 3u) << at;
+  }
+}
+
+TEST_P(SegmentRunTest, NoOtherKindOfPacketBeginsOne) {
+  for (const Opcode opcode : {Opcode::kWriteFirst, Opcode::kWriteLast, Opcode::kWriteOnly,
+                              Opcode::kSendFirst, Opcode::kAcknowledge, Opcode::kReadRequest}) {
+    for (uint32_t i = 0; i < kSegments; ++i) Bth(i, 0) = static_cast<uint8_t>(opcode);
+    EXPECT_EQ(Find(0).packets, 0u) << static_cast<int>(opcode);
+  }
+}
+
+// PSNs have 24 bits.
+TEST_P(SegmentRunTest, APsnMayWrap) {
+  for (uint32_t i = 0; i < kSegments; ++i) {
+    const uint32_t psn = 0xfffffd + i;
+    for (size_t byte = 0; byte < 3; ++byte) {
+      Bth(i, 9 + byte) = static_cast<uint8_t>(psn >> (16 - 8 * byte));
+    }
+  }
+  EXPECT_EQ(Find(0).packets, kSegments);
 }
 
 TEST(SuperframeIpv4Test, IdentificationsThatDoNotRiseDoNotFit) {
