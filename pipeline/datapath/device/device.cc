@@ -140,10 +140,15 @@ bool OpenSuperframes::EndTurn(const rte_mbuf* last) {
   return stays;
 }
 
-void OpenSuperframes::Extend(Open& open, uint32_t payload_bytes) {
-  open.frame->data_len = static_cast<uint16_t>(open.frame->data_len + payload_bytes);
+uint32_t OpenSuperframes::RoomIn(const Open& open) {
+  return std::min((drivers::kMaxFrameBytes - open.frame->data_len) / open.segment_bytes,
+                  wire::kMaxSegments - open.segments);
+}
+
+void OpenSuperframes::Extend(Open& open, uint32_t payload_bytes, uint32_t packets) {
+  open.frame->data_len = static_cast<uint16_t>(open.frame->data_len + packets * payload_bytes);
   open.frame->pkt_len = open.frame->data_len;
-  ++open.segments;
+  open.segments = static_cast<uint16_t>(open.segments + packets);
   // A shorter packet is the last one.
   if (payload_bytes < open.segment_bytes) open = open_[--count_];
 }

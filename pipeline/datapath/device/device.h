@@ -277,8 +277,10 @@ class OpenSuperframes {
   /// Opens one, where there is a place for one more, with `frame`: it has borrowed a buffer and
   /// holds the first packet, with `headers_bytes` before its UDP payload.
   void Add(const QueuePair& qp, rte_mbuf* frame, size_t headers_bytes);
-  /// A packet with as many bytes of UDP payload has been written behind the others.
-  void Extend(Open& open, uint32_t payload_bytes);
+  /// How many packets as long as the first one fit behind the others.
+  static uint32_t RoomIn(const Open& open);
+  /// Packets with as many bytes of UDP payload each have been written behind the others.
+  void Extend(Open& open, uint32_t payload_bytes, uint32_t packets = 1);
 
  private:
   static constexpr uint32_t kMost = 8;
@@ -373,11 +375,23 @@ class DevicePort {
   /// Whether superframes could go out when LookForSuperframes was called last.
   bool TakesSuperframes() const { return takes_superframes_; }
   OpenSuperframes& superframes() { return superframes_; }
-  /// Counts a packet that has been added to a queued superframe.
-  void CountAdded(uint32_t frame_bytes, uint32_t added_bytes) {
-    CountSent(frame_bytes, false);
-    pending_bytes_ += added_bytes;
+  /// How many packets with `bytes` in a queued superframe this turn may queue until HasFullTurn.
+  uint32_t RoomInTurn(uint32_t bytes) const {
+    if (HasFullTurn()) return 0;
+    const uint64_t packets = (turn_limit_.bytes - pending_bytes_ + bytes - 1) / bytes;
+    return static_cast<uint32_t>(std::min<uint64_t>(packets, UINT32_MAX));
   }
+  /// Counts packets, of equal size, that have been added to a queued superframe.
+  void CountAdded(uint32_t frame_bytes, uint32_t added_bytes, uint32_t packets = 1) {
+    Count(counters_.port_xmit_packets, packets);
+    Count(counters_.port_xmit_bytes, uint64_t{packets} * frame_bytes);
+    for (uint32_t i = 0; i < packets && share_.is_limited(); ++i) {
+      share_.OnSent(frame_bytes + congestion::kFrameOverheadBytes);
+    }
+    pending_bytes_ += uint64_t{packets} * added_bytes;
+  }
+  /// Whether the device has a limit: each packet asks whether it may leave.
+  bool is_limited() const { return share_.is_limited(); }
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
   /// `note` is what captures say of it. The frame says whom it is for (pipeline/port/frames.h).
   void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
@@ -388,9 +402,9 @@ class DevicePort {
     Count(counters_.port_xmit_bytes, bytes);
     if (!to_self) share_.OnSent(bytes + congestion::kFrameOverheadBytes);
   }
-  /// Counts the arrival of one.
-  void CountReceived(uint32_t bytes) {
-    Count(counters_.port_rcv_packets);
+  /// Counts the arrival of `packets` with as many bytes in all.
+  void CountReceived(uint32_t bytes, uint32_t packets = 1) {
+    Count(counters_.port_rcv_packets, packets);
     Count(counters_.port_rcv_bytes, bytes);
   }
   /// Whether this worker has taken all frames that it has sent from here to its own queue pairs: to

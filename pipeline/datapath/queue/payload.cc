@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/queue/payload.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstring>
@@ -103,6 +104,46 @@ MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
   return Move(keys, walker, bytes, [](uint8_t* mapped, const uint8_t* frame, uint32_t length) {
     if (mapped != nullptr) [[likely]]
       OrderedCopy(mapped, frame, length);
+  });
+}
+
+bool MappedRun::Find(const KeyTable& keys, PieceWalker walker) {
+  for (; !walker.at_end(); ++count_) {
+    if (count_ == kMost || !walker.Look(keys, pieces_[count_])) return false;
+    if (pieces_[count_].mode == MrMode::kCopied) return false;
+    walker.Pass(pieces_[count_]);
+  }
+  return true;
+}
+
+template <typename MoveBytes>
+void MappedRun::Next(size_t length_bytes, MoveBytes&& move) {
+  while (length_bytes != 0) {
+    assert(at_ < count_);
+    const Piece& piece = pieces_[at_];
+    const auto bytes =
+        static_cast<uint32_t>(std::min<size_t>(length_bytes, piece.length_bytes - passed_));
+    move(piece.mapped == nullptr ? nullptr : piece.mapped + passed_, bytes);
+    length_bytes -= bytes;
+    passed_ += bytes;
+    if (passed_ != piece.length_bytes) continue;
+    ++at_;
+    passed_ = 0;
+  }
+}
+
+void MappedRun::Gather(uint8_t* to, size_t length_bytes, RunningIcrc& icrc) {
+  Next(length_bytes, [&](const uint8_t* mapped, uint32_t bytes) {
+    icrc.Copy(to, OrZeros(mapped, bytes), bytes);
+    to += bytes;
+  });
+}
+
+void MappedRun::Place(const uint8_t* from, size_t length_bytes) {
+  Next(length_bytes, [&](uint8_t* mapped, uint32_t bytes) {
+    if (mapped != nullptr) [[likely]]
+      OrderedCopy(mapped, from, bytes);
+    from += bytes;
   });
 }
 

@@ -283,8 +283,33 @@ enum class MoveResult : uint8_t {
 /// Writes bytes of a frame into mapped memory, in the order of OrderedCopy: programs poll on the
 /// last byte of a WRITE. A null segment drops its bytes. `bytes` advances with `walker`.
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
-/// Does the same for bytes of `payload`, which lie in memory of a program. Where they overlap with
-/// what is written, they go through `room`, which has as many bytes.
+/// Mapped memory that several packets carry one after the other, found before the first byte is
+/// moved. Valid in the turn in which it was found.
+class MappedRun {
+ public:
+  /// Finds the memory where `walker` stands. False: not all of it is mapped, a key, a right or a
+  /// range forbids it, or it lies in many pieces.
+  [[nodiscard]] bool Find(const KeyTable& keys, PieceWalker walker);
+  /// Reads the next bytes into a frame. `icrc` takes them in the same pass.
+  void Gather(uint8_t* to, size_t length_bytes, RunningIcrc& icrc);
+  /// Writes the next bytes, in the order of OrderedCopy.
+  void Place(const uint8_t* from, size_t length_bytes);
+
+ private:
+  static constexpr size_t kMost = 8;
+
+  /// Calls `move` for each part of the next `length_bytes`.
+  template <typename MoveBytes>
+  void Next(size_t length_bytes, MoveBytes&& move);
+
+  std::array<Piece, kMost> pieces_;
+  size_t count_ = 0;
+  size_t at_ = 0;
+  size_t passed_ = 0;  ///< Bytes of the piece at `at_`.
+};
+
+/// Does the same as Place for bytes of `payload`, which lie in memory of a program. Where they
+/// overlap with what is written, they go through `room`, which has as many bytes.
 MoveResult PlaceReferred(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
                          std::span<const uint8_t> payload, uint8_t* room);
 /// Reads mapped memory into a frame. Null segments read as zeros. At most one packet's payload.

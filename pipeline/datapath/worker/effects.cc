@@ -168,6 +168,24 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
   return is_in_job;
 }
 
+bool Effects::PlaceRun(const QueuePair& qp, const Effect& effect, std::span<const uint8_t> payload,
+                       const wire::SegmentRun& run) {
+  if (copies_.stalls().measures()) [[unlikely]]
+    return false;
+  if (effect.kind == Effect::Kind::kPlaceRemote && !IsGranted(qp, effect)) return false;
+  uroce_sge remote;
+  const PieceWalker walker = WalkEffect(qp, effect.kind, PlaceOf(effect), LengthOf(effect), remote);
+  MappedRun memory;
+  if (!memory.Find(keys_, walker)) return false;
+  copies_.stalls().Watch(walker, [&] {
+    for (uint32_t i = 0; i < run.packets; ++i) {
+      memory.Place(payload.data() + size_t{i} * run.stride_bytes, payload.size());
+    }
+    return true;
+  });
+  return true;
+}
+
 void Effects::TakeIntoFrame(rte_mbuf& frame, Transfer& transfer) const {
   transfer.bytes =
       references_.RoomOf(frame) + (transfer.bytes - references_.PayloadOf(frame).data());

@@ -5,6 +5,7 @@
 #include <rte_mbuf.h>
 
 #include <cstdint>
+#include <span>
 
 #include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/memory/memory_keys.h"
@@ -15,6 +16,7 @@
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/schedule.h"
 #include "pipeline/port/frames.h"
+#include "pipeline/wire/superframe.h"
 
 namespace uroce::datapath {
 
@@ -75,6 +77,11 @@ class Effects {
   /// and needs no frame. False: the frame is kept, or `qp` waits and the frame is the copy job's.
   bool Start(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
              rte_mbuf* frame);
+  /// Executes the effect of several packets (RcQueuePair::PlanRun) at once. False: it did nothing,
+  /// since the peer lacks the right, or the worker itself cannot reach the memory now.
+  /// `payload` is that of the first one.
+  bool PlaceRun(const QueuePair& qp, const transport::Effect& effect,
+                std::span<const uint8_t> payload, const wire::SegmentRun& run);
   /// Called when the bytes of `effect` were moved, or could not be. `original`: the value that an
   /// atomic found. `qp` may wait afterwards, for the end of a key.
   void Finish(QueuePair& qp, const transport::Effect& effect, MoveResult result, uint64_t original);

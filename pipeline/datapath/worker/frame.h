@@ -275,6 +275,14 @@ class FrameRecorder {
                     static_cast<uint32_t>(packet.header.opcode),
                     static_cast<uint32_t>(packet.payload.size()));
   }
+  /// `packets` packets have come, of which `first` is the first one: see SegmentRun.
+  static void OnReceived(const QueuePair& qp, const wire::Packet& first, uint32_t packets) {
+    for (uint32_t i = 0; i < packets; ++i) {
+      probes::Receive(qp.qpn().value(), (first.header.psn + i).value(),
+                      static_cast<uint32_t>(first.header.opcode),
+                      static_cast<uint32_t>(first.payload.size()));
+    }
+  }
   /// The transport of `qp` has answered `result`. `had_failed`: the queue pair was in error before.
   /// A kept packet is recorded when it comes, and again only if it makes the queue pair fail.
   void OnResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
@@ -308,6 +316,14 @@ class FrameRecorder {
                             const rte_mbuf* frame) {
     Trace(qp, packet, frame->data_len);
     return IsRecorded(qp) ? AnnotateSent(qp, packet, frame) : uroce_capture_note{};
+  }
+  /// Tells tracers of `packets` packets behind `packet`: see TxRun.
+  static void TraceRun(const QueuePair& qp, const transport::TxPacket& packet, uint32_t packets,
+                       uint32_t frame_bytes) {
+    for (uint32_t i = 1; i <= packets; ++i) {
+      probes::Send(qp.qpn().value(), (packet.header.psn + i).value(),
+                   static_cast<uint32_t>(packet.header.opcode), frame_bytes);
+    }
   }
   /// Tells tracers of a packet that is sent as a frame of `frame_bytes`.
   static void Trace(const QueuePair& qp, const transport::TxPacket& packet, uint32_t frame_bytes) {

@@ -60,6 +60,23 @@ bool PacketExecutor::ExecuteReliable(QueuePair& qp, const wire::Packet& packet, 
   return kept;
 }
 
+// Packet histories and captures want each packet.
+bool PacketExecutor::ReceiveRun(QueuePair& qp, const wire::Packet& first,
+                                const wire::SegmentRun& run, uint32_t frame_bytes) {
+  if (!qp.core().is_reliable() || qp.is_waiting() || context_.recorder.IsRecorded(qp)) return false;
+  if (!context_.waiting_packets.MayWait(qp)) return false;
+  Effect effect;
+  if (!qp.core().reliable().PlanRun(first, run.packets, effect)) return false;
+  if (!context_.effects.PlaceRun(qp, effect, first.payload, run)) return false;
+  qp.core().reliable().CommitRun(first, run.packets, run.asks_for_ack, context_.time.now());
+  qp.traffic().received_packets += run.packets;
+  qp.traffic().received_bytes += uint64_t{run.packets} * frame_bytes;
+  context_.ready.AddReceived(qp);
+  context_.ready.Touch(qp);
+  FrameRecorder::OnReceived(qp, first, run.packets);
+  return true;
+}
+
 bool PacketExecutor::Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                              rte_mbuf* frame, Showing showing) {
   context_.ready.AddReceived(qp);

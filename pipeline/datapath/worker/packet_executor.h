@@ -18,6 +18,7 @@
 #include "pipeline/port/frames.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
+#include "pipeline/wire/superframe.h"
 
 namespace uroce::datapath {
 
@@ -59,6 +60,11 @@ class PacketExecutor {
     }
     return Execute(qp, packet, view, frame, Showing::kFirst);
   }
+  /// Executes the packets of `run` as one, of which `first` is the first one: packets of a
+  /// superframe that follow each other in one message. False: nothing has changed, and Receive
+  /// takes each of them.
+  bool ReceiveRun(QueuePair& qp, const wire::Packet& first, const wire::SegmentRun& run,
+                  uint32_t frame_bytes);
   /// Shows the transport those packets behind a missing one whose turn has come.
   void ReplayKept(QueuePair& qp) {
     if (qp.core().HasKept()) [[unlikely]]

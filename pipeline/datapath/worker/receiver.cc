@@ -216,6 +216,11 @@ Qpn PeekQpn(const rte_mbuf* frame) {
   return Qpn(uint32_t{bytes[0]} << 16 | uint32_t{bytes[1]} << 8 | bytes[2]);
 }
 
+bool IsMiddle(const wire::Packet& packet) {
+  const wire::OpcodeInfo& info = wire::InfoOf(packet.header.opcode);
+  return info.Has(wire::OpcodeInfo::kFullPayload) && !info.Has(wire::OpcodeInfo::kFirst);
+}
+
 /// Prefetches what each frame of a burst needs, some frames ahead: its headers, its place in the
 /// table, its queue pair and what that points to. Each step needs the one before it. A burst of one
 /// frame has nothing to prefetch.
@@ -377,6 +382,19 @@ bool Receiver::GivesWhole(const DevicePort& port, const Decoded& first, uint32_t
   return owner != context_.cross_worker.index() && first.view.destination == port.device().mac;
 }
 
+uint32_t Receiver::TakeRun(DevicePort& port, const wire::SuperframeCutter& cutter, uint32_t index,
+                           const Decoded& decoded, const rte_mbuf& frame) {
+  if (decoded.result != wire::DecodeResult::kOk || !checked_.IsSet(frame)) return 0;
+  const wire::Packet& packet = decoded.packet;
+  const Qpn number = packet.header.dest_qpn;
+  if (context_.cross_worker.OwnerOf(number) != context_.cross_worker.index()) return 0;
+  QueuePair* const qp = Steer(port, number);
+  if (qp == nullptr || !Admission::WouldAdmit(*qp, port, packet, decoded.view)) return 0;
+  const wire::SegmentRun run = cutter.FindRun(index);
+  if (run.packets < 2) return 0;
+  return context_.executor.ReceiveRun(*qp, packet, run, frame.data_len) ? run.packets : 0;
+}
+
 bool Receiver::OnSuperframe(DevicePort& port, rte_mbuf* superframe) {
   const auto cutter = wire::SuperframeCutter::Make(
       BytesOf(*superframe), drivers::SuperframeMark::SegmentBytesOf(*superframe));
@@ -395,6 +413,7 @@ bool Receiver::OnSuperframe(DevicePort& port, rte_mbuf* superframe) {
   const uint16_t begin = superframe->data_off;
   mark_.Clear(*superframe);
   bool is_kept = false;
+  bool takes_runs = true;
   for (uint32_t i = 0; i < cutter->segments(); ++i) {
     rte_mbuf* const frame = is_kept ? context_.stash.Take(port.counters()) : superframe;
     if (frame == nullptr) break;
@@ -417,6 +436,15 @@ bool Receiver::OnSuperframe(DevicePort& port, rte_mbuf* superframe) {
     if (first.result == wire::DecodeResult::kOk) {
       Decoded its = first;
       if (i != 0) its.result = wire::DecodeSegment(BytesOf(*frame), its.packet, its.view);
+      if (takes_runs && !is_kept && IsMiddle(its.packet)) {
+        const uint32_t packets = TakeRun(port, *cutter, i, its, *frame);
+        takes_runs = packets != 0;
+        if (takes_runs) {
+          port.CountReceived((packets - 1) * bytes, packets - 1);
+          i += packets - 1;
+          continue;
+        }
+      }
       kept = OnDecoded(port, frame, its);
     } else {
       kept = OnFrame(port, frame);

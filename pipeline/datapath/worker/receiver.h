@@ -54,6 +54,15 @@ class Admission {
   /// Whether `qp` takes the packet: checks its service and its state, and calls Admit.
   bool IsForQueuePair(const QueuePair& qp, DevicePort& port, const wire::Packet& packet,
                       const wire::FrameView& view, const rte_mbuf* frame);
+  /// Whether IsForPort and IsForQueuePair would let a packet pass that carries no mark of
+  /// congestion and whose ICRC is known to be right. Counts nothing.
+  static bool WouldAdmit(const QueuePair& qp, const DevicePort& port, const wire::Packet& packet,
+                         const wire::FrameView& view) {
+    return view.destination == port.device().mac && !packet.congestion_experienced &&
+           ServiceOf(packet.header.opcode) == qp.core().service() && TakesPackets(qp.state()) &&
+           !qp.core().is_datagram() && IsFromPeer(qp.path(), packet, view) &&
+           IsOurPkey(packet.header.pkey);
+  }
   /// Whether a CNP is valid for `qp`, which may be null: `qp` has congestion control, and the CNP
   /// comes from the peer that `qp` sends to.
   bool IsCnpFor(const QueuePair* qp, DevicePort& port, const wire::Packet& packet,
@@ -240,6 +249,10 @@ class Receiver {
   /// each overwrite the end of the one before, unless a frame is kept. True: it was. A superframe
   /// that begins with a packet for another worker goes to it whole.
   bool OnSuperframe(DevicePort& port, rte_mbuf* superframe);
+  /// Executes the packets of `superframe` from `index` on as one. `decoded` is the packet at
+  /// `index`, in `frame`. Returns how many; 0: each is to be taken by itself.
+  uint32_t TakeRun(DevicePort& port, const wire::SuperframeCutter& cutter, uint32_t index,
+                   const Decoded& decoded, const rte_mbuf& frame);
   /// Whether a superframe that begins with `first` goes to another worker, which is in `owner`
   /// then.
   bool GivesWhole(const DevicePort& port, const Decoded& first, uint32_t& owner) const;
@@ -266,6 +279,7 @@ class Receiver {
   HandOver hand_over_;
   MulticastReceiver multicast_;
   const drivers::SuperframeMark mark_;
+  const drivers::CheckedIcrc checked_;
   bool has_more_ = false;
 };
 

@@ -430,6 +430,12 @@ inline void StopSending(QueuePair& qp) {
   if (session.queue_pairs.empty()) qp.port().sessions().Remove(session);
 }
 
+/// How many frames of `bytes` the schedule lets `qp` send before another one may have its turn.
+inline uint32_t FramesInTurn(QueuePair& qp, uint32_t bytes) {
+  const int64_t deficit = std::min(qp.scheduled().deficit_bytes, qp.program_flow().deficit_bytes);
+  return deficit <= 0 ? 0 : static_cast<uint32_t>((deficit + bytes - 1) / bytes);
+}
+
 /// Counts a frame of `bytes` as sent by `qp`, by its program and by its user.
 inline void Charge(QueuePair& qp, uint32_t bytes) {
   SessionFlow& session = qp.program_flow();

@@ -141,7 +141,7 @@ bool Transmitter::ServeQueuePairs(DevicePort& port) {
     if (flow != last) PrefetchAfter(*flow);
     last = flow;
     uint32_t bytes = 0;
-    const Sent sent = SendNext(qp, bytes);
+    const Sent sent = SendNext(qp, bytes, /*joins_run=*/true);
     if (sent == Sent::kNoFrame) break;
     if (sent == Sent::kHeld) {
       StopSending(qp);
@@ -202,7 +202,7 @@ void Transmitter::SendOne(QueuePair& qp) {
   if (bytes != 0) Charge(qp, bytes);
 }
 
-Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
+Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes, bool joins_run) {
   if (qp.is_waiting()) return Sent::kNothing;
   if (IsHeld(qp)) return Sent::kHeld;
   if (context_.congestion.MustWait(qp)) [[unlikely]] {
@@ -221,6 +221,7 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
   }
   if (sent == Sent::kNothing || sent == Sent::kFailed) context_.stash.Return(frame);
   if (sent == Sent::kPacket || sent == Sent::kJoined) bytes = frame->data_len;
+  if (sent == Sent::kJoined && joins_run) bytes += JoinRun(qp, packet, bytes);
   return sent;
 }
 
@@ -363,6 +364,66 @@ bool Transmitter::Join(QueuePair& qp, const TxPacket& packet, const wire::Header
   FrameRecorder::Trace(qp, packet, bytes);
   qp.port().CountAdded(bytes, udp_bytes);
   return true;
+}
+
+// Rates and limits count each packet by itself; a superframe ends with a packet that is shorter.
+uint32_t Transmitter::JoinRun(QueuePair& qp, const TxPacket& packet, uint32_t frame_bytes) {
+  DevicePort& port = qp.port();
+  transport::RcQueuePair& core = qp.core().reliable();
+  if (port.is_limited() || qp.program_flow().share.is_limited() || qp.flow().rate.is_limited() ||
+      core.send_gap() != Nanos(0)) {
+    return 0;
+  }
+  const uint32_t behind = core.RunBehind(packet);
+  if (behind == 0) return 0;
+  const uint32_t udp_bytes = frame_bytes - static_cast<uint32_t>(qp.header_template().bth_offset());
+  OpenSuperframes::Open* const open = port.superframes().Find(qp, udp_bytes);
+  if (open == nullptr || open->segment_bytes != udp_bytes) return 0;
+  const uint32_t turns = FramesInTurn(qp, frame_bytes);
+  const uint32_t most =
+      std::min({behind, OpenSuperframes::RoomIn(*open), port.RoomInTurn(udp_bytes),
+                turns - std::min(turns, 1u), transport::TxRun::kMost});
+  if (most == 0) return 0;
+  const uint32_t length = packet.payload_bytes();
+  MessagePlace place = PlaceOf(packet);
+  place.position += length;
+  uroce_sge remote;
+  const PieceWalker walker = WalkPacket(qp, packet, place, most * length, remote);
+  MappedRun memory;
+  if (context_.copies.stalls().measures() || !memory.Find(context_.keys, walker)) return 0;
+  const transport::TxRun run = core.PollRun(context_.time.now(), packet, most);
+  context_.copies.stalls().Watch(walker, [&] {
+    WriteRun(*open, qp.header_template(), packet, run, memory);
+    return true;
+  });
+  port.superframes().Extend(*open, udp_bytes, run.packets);
+  const uint32_t bytes = run.packets * frame_bytes;
+  qp.traffic().sent_packets += run.packets;
+  qp.traffic().sent_bytes += bytes;
+  FrameRecorder::TraceRun(qp, packet, run.packets, frame_bytes);
+  port.CountAdded(frame_bytes, udp_bytes, run.packets);
+  return bytes;
+}
+
+void Transmitter::WriteRun(const OpenSuperframes::Open& open, const wire::HeaderTemplate& path,
+                           const TxPacket& packet, const transport::TxRun& run, MappedRun& memory) {
+  const uint32_t length = packet.payload_bytes();
+  const size_t own_bytes = wire::InfoOf(packet.header.opcode).header_bytes;
+  std::array<uint8_t, wire::kMaxHeaderBytes> headers;
+  uint8_t* at = StartOf(open.frame) + open.frame->data_len;
+  std::memcpy(headers.data(), StartOf(open.frame), open.headers_bytes);
+  std::memcpy(headers.data() + open.headers_bytes, at - open.segment_bytes, own_bytes);
+  wire::HeaderRun next(path.ip_offset(), path.bth_offset(), path.is_ipv6(),
+                       {headers.data(), open.headers_bytes + own_bytes});
+  for (uint32_t i = 0; i < run.packets; ++i, at += open.segment_bytes) {
+    const auto identification = static_cast<uint16_t>(open.identification + open.segments + i);
+    const wire::Psn psn = packet.header.psn + (i + 1);
+    const uint32_t state = next.Next(psn, (run.asks >> i & 1) != 0, identification);
+    std::memcpy(at, headers.data() + open.headers_bytes, own_bytes);
+    RunningIcrc icrc(state, /*is_left_out=*/false);
+    memory.Gather(at + own_bytes, length, icrc);
+    wire::WriteTrailer(at + own_bytes + length, length, icrc.state());
+  }
 }
 
 Transmitter::Sent Transmitter::FailGather(QueuePair& qp, const TxPacket& packet) {

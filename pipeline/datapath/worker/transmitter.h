@@ -79,7 +79,8 @@ class Transmitter {
   /// Lets the next packet of `qp` wait for its send time.
   void Pace(QueuePair& qp);
   /// Sends the next packet of `qp`. `bytes`, which is 0 before, is its size if there was one.
-  Sent SendNext(QueuePair& qp, uint32_t& bytes);
+  /// `joins_run`: behind one that joins a superframe, those that JoinRun sends.
+  Sent SendNext(QueuePair& qp, uint32_t& bytes, bool joins_run = false);
   /// Gives a packet to `peer`, of this worker, without a frame where it needs none. `frame` has the
   /// length that it would have.
   Sent Deliver(QueuePair& qp, QueuePair& peer, transport::TxPacket& packet, rte_mbuf* frame);
@@ -101,6 +102,14 @@ class Transmitter {
   /// that its own frame would have, and is not used. False: the packet needs its own frame.
   bool Join(QueuePair& qp, const transport::TxPacket& packet, const wire::HeaderTemplate& path,
             rte_mbuf* frame);
+  /// Writes packets that follow `packet` in its message behind it, which has joined a superframe,
+  /// as many as `qp` may send before others; a frame of each would have `frame_bytes`. Returns how
+  /// many bytes those frames would have.
+  uint32_t JoinRun(QueuePair& qp, const transport::TxPacket& packet, uint32_t frame_bytes);
+  /// Writes `run` behind the other packets of `open`. `memory` has the payload.
+  static void WriteRun(const OpenSuperframes::Open& open, const wire::HeaderTemplate& path,
+                       const transport::TxPacket& packet, const transport::TxRun& run,
+                       MappedRun& memory);
   Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
   Sent RefuseAddress(QueuePair& qp);
   /// Writes what is behind the payload of `frame`, which holds its headers, and returns how many

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <utility>
@@ -67,7 +68,8 @@ struct Seen {
 
 class WorkerSuperframesTest : public testing::Test {
  protected:
-  WorkerSuperframesTest() {
+  explicit WorkerSuperframesTest(uint32_t turn_bytes = 131'070, uint64_t rate_bps = 0)
+      : bed_(Joined(turn_bytes), 1, kNever, rate_bps) {
     bed_.attributes.path_mtu_bytes = kPacketBytes;
     std::tie(a_, b_) = bed_.AddPair();
     Watch([](const rte_mbuf*) { return true; });
@@ -106,11 +108,11 @@ class WorkerSuperframesTest : public testing::Test {
   }
 
   /// Ports like those of kernel interfaces. Workers ask for limits when they get a port.
-  std::array<drivers::Port*, 2> Joined() {
+  std::array<drivers::Port*, 2> Joined(uint32_t turn_bytes) {
     TestPool();
     for (size_t i = 0; i < 2; ++i) {
       ports_[i].superframes = true;
-      ports_[i].limit = {.frames = 64, .bytes = 131'070};
+      ports_[i].limit = {.frames = 64, .bytes = turn_bytes};
       ports_[i].room = 64;
       ports_[i].peer = &ports_[1 - i];
     }
@@ -118,7 +120,7 @@ class WorkerSuperframesTest : public testing::Test {
   }
 
   std::array<TestPort, 2> ports_;
-  Testbed bed_{Joined()};
+  Testbed bed_;
   Seen seen_;
   Endpoint* a_ = nullptr;
   Endpoint* b_ = nullptr;
@@ -415,6 +417,171 @@ TEST_F(WorkerSuperframesTest, ASourceThatIsDeniedFailsItsWork) {
   bed_.Settle();
   EXPECT_TRUE(IsCompleted(*a_, 1));
   EXPECT_EQ(seen_.superframes, 2u) << "All buffers are free.";
+}
+
+// Runs of packets (transport::TxRun, wire::SegmentRun): where one packet would be treated
+// otherwise, they go one by one.
+
+// Payload in several pieces: packets begin and end within them. Beyond eight pieces there is no
+// run.
+TEST_F(WorkerSuperframesTest, PayloadOfManyPieces) {
+  const MemoryRegion& source = Source();
+  const MemoryRegion& target = Target();
+  Endpoint& a = bed_.AddEndpoint(0, {.max_sge = 16});
+  Endpoint& b = bed_.AddEndpoint(1, {.max_sge = 16});
+  bed_.Connect(a, b);
+  for (const uint32_t pieces : {2u, 3u, 7u, 16u}) {
+    std::ranges::fill(target_, uint8_t{0});
+    constexpr uint32_t kMessage = 60 * kPacketBytes;
+    std::vector<uroce_sge> from, to;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < pieces; ++i) {
+      const uint32_t end = i + 1 == pieces ? kMessage : (i + 1) * kMessage / pieces + 13 * i;
+      from.push_back(Testbed::Sge(source, at, end - at));
+      to.insert(to.begin(), Testbed::Sge(target, at, end - at));
+      at = end;
+    }
+    b.PostReceive(7, to);
+    a.PostSend({.opcode = kSend, .list = from});
+    bed_.Settle();
+    EXPECT_TRUE(IsCompleted(a, 1));
+    // The receive's list begins with the last piece.
+    std::vector<uint8_t> received;
+    for (const uroce_sge& each : to) {
+      const auto begin = target_.begin() + static_cast<ptrdiff_t>(each.addr - target.iova);
+      received.insert(received.end(), begin, begin + each.length);
+    }
+    EXPECT_TRUE(std::equal(received.begin(), received.end(), source_.begin())) << pieces;
+  }
+  EXPECT_FALSE(seen_.has_wrong_icrc);
+}
+
+// What is before memory that is denied was sent, and placed, as packet by packet.
+TEST_F(WorkerSuperframesTest, MemoryThatIsDeniedWithinARun) {
+  const MemoryRegion& source = Source();
+  const MemoryRegion& target = Target();
+  uroce_sge wrong = Testbed::Sge(target, 20 * kPacketBytes, 20 * kPacketBytes);
+  ++wrong.lkey;
+  b_->PostReceive(1, {Testbed::Sge(target, 0, 20 * kPacketBytes), wrong});
+  a_->PostSend({.opcode = kSend, .list = {Testbed::Sge(source, 0, 40 * kPacketBytes)}});
+  bed_.Settle();
+  uroce_cqe cqe{};
+  ASSERT_TRUE(a_->PollSend(cqe));
+  EXPECT_EQ(cqe.status, IBV_WC_REM_OP_ERR);
+  ASSERT_TRUE(b_->PollReceive(cqe));
+  EXPECT_EQ(cqe.status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 20 * kPacketBytes, target_.begin()));
+  EXPECT_EQ(target_[20 * kPacketBytes], 0);
+
+  auto [one, other] = bed_.AddPair();
+  seen_ = {};
+  wrong = Testbed::Sge(source, 20 * kPacketBytes, 20 * kPacketBytes);
+  ++wrong.lkey;
+  one->PostSend({.opcode = kWrite,
+                 .list = {Testbed::Sge(source, 0, 20 * kPacketBytes), wrong},
+                 .remote_addr = target.iova + 100 * kPacketBytes,
+                 .rkey = target.key});
+  bed_.Settle();
+  ASSERT_TRUE(one->PollSend(cqe));
+  EXPECT_EQ(cqe.status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(one->qp->traffic().sent_packets, 20u);
+}
+
+TEST_F(WorkerSuperframesTest, EachPacketThatArrivesIsRecorded) {
+  b_->qp->set_history(std::make_unique<PacketHistory>(1000));
+  Write(*a_, Source(), Target(), 0, 64 * kPacketBytes);
+  bed_.Settle();
+  EXPECT_TRUE(IsCompleted(*a_, 1));
+  std::vector<uint32_t> psns;
+  for (const HistoryPacket& each : b_->qp->history()->InOrder()) {
+    if (each.direction == UROCE_CAPTURE_INBOUND) psns.push_back(each.note.psn);
+  }
+  ASSERT_EQ(psns.size(), 64u);
+  EXPECT_EQ(psns.back(), psns.front() + 63);
+}
+
+TEST_F(WorkerSuperframesTest, EachMarkedPacketCounts) {
+  ports_[0].filter = [](rte_mbuf* frame) {
+    rte_pktmbuf_mtod(frame, uint8_t*)[15] |= 3;  // CE. The ICRC does not cover it.
+    return true;
+  };
+  Write(*a_, Source(), Target(), 0, 64 * kPacketBytes);
+  bed_.Settle();
+  EXPECT_TRUE(IsCompleted(*a_, 1));
+  EXPECT_EQ(Sum(1, &DeviceCounters::np_ecn_marked_roce_packets), 64u);
+}
+
+class WorkerShortTurnsTest : public WorkerSuperframesTest {
+ protected:
+  static constexpr uint32_t kTurnBytes = 40'000;
+  WorkerShortTurnsTest() : WorkerSuperframesTest(kTurnBytes) {}
+};
+
+// A program sends 16 KB before the next one does, in superframes too.
+TEST_F(WorkerShortTurnsTest, ProgramsTakeTurnsWithinATurnOfTheWorker) {
+  Endpoint& from = bed_.AddEndpoint(0, {.session = &bed_.AddSession()});
+  Endpoint& to = bed_.AddEndpoint(1);
+  bed_.Connect(from, to);
+  const MemoryRegion& source = Source();
+  const MemoryRegion& target = Target();
+  Write(*a_, source, target, 0, 64 * kPacketBytes);
+  from.PostSend({.opcode = kWrite,
+                 .list = {Testbed::Sge(source, 64 * kPacketBytes, 64 * kPacketBytes)},
+                 .remote_addr = target.iova + 64 * kPacketBytes,
+                 .rkey = target.key});
+  bed_.Turn();
+  const auto one = static_cast<int64_t>(a_->qp->traffic().sent_bytes);
+  const auto other = static_cast<int64_t>(from.qp->traffic().sent_bytes);
+  EXPECT_GT(one, 0);
+  EXPECT_LE(std::abs(one - other), kSessionQuantumBytes + 2 * kPacketBytes);
+  bed_.Settle();
+  EXPECT_TRUE(IsCompleted(*a_, 1));
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 128 * kPacketBytes, target_.begin()));
+}
+
+TEST_F(WorkerShortTurnsTest, ATurnQueuesWhatThePortTakes) {
+  uint64_t bytes = 0;
+  ports_[0].filter = [&](const rte_mbuf* frame) {
+    bytes += frame->data_len;
+    return true;
+  };
+  Write(*a_, Source(), Target(), 0, 256 * kPacketBytes);
+  uint64_t most = 0;
+  for (int i = 0; i < 100; ++i) {
+    bytes = 0;
+    bed_.Turn();
+    most = std::max(most, bytes);
+  }
+  EXPECT_TRUE(IsCompleted(*a_, 1));
+  // A superframe that goes on was begun in the turn before.
+  EXPECT_LE(most, 2 * kTurnBytes);
+}
+
+class WorkerLimitedSuperframesTest : public WorkerSuperframesTest {
+ protected:
+  static constexpr uint64_t kRate = 100'000'000;
+  WorkerLimitedSuperframesTest() : WorkerSuperframesTest(131'070, kRate) {}
+
+  /// How many packets leave at once.
+  uint64_t Burst(bool in_superframes) {
+    ports_[0].superframes = in_superframes;
+    auto [one, other] = bed_.AddPair();
+    Write(*one, Source(), Target(), 0, 512 * kPacketBytes);
+    bed_.Turn(Nanos(50'000'000));
+    const uint64_t sent = one->qp->traffic().sent_packets;
+    bed_.Modify(*one, transport::QpState::kReset);
+    return sent;
+  }
+};
+
+// Each packet asks whether the limit lets it leave.
+TEST_F(WorkerLimitedSuperframesTest, ALimitHoldsInSuperframesToo) {
+  Burst(false);  // Leaves the limit in the state in which each of the others finds it.
+  for (int i = 0; i < 4; ++i) {
+    const auto in_frames = static_cast<int64_t>(Burst(false));
+    EXPECT_LT(in_frames, 40);
+    EXPECT_LE(std::abs(static_cast<int64_t>(Burst(true)) - in_frames), 2);
+  }
 }
 
 }  // namespace
