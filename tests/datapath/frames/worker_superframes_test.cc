@@ -208,7 +208,7 @@ TEST_F(WorkerSuperframesTest, AFrameBetweenSuperframesKeepsItsPlace) {
   bed_.Settle();
   EXPECT_TRUE(IsCompleted(*a_, 16));
   for (uint32_t i = 0; i < 16; i += 2) {
-    const auto at = static_cast<ptrdiff_t>(i * 2 * kPacketBytes);
+    const auto at = static_cast<ptrdiff_t>(i) * 2 * kPacketBytes;
     EXPECT_TRUE(std::equal(source_.begin() + at, source_.begin() + at + 2 * kPacketBytes,
                            target_.begin() + at))
         << i;
