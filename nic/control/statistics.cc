@@ -167,7 +167,7 @@ void LiveCounters::Write(const Snapshot& snapshot) {
   next_ = loop_.After(std::max(Statistics::kLifespan, rest), [this] { TakeLeases(); });
 }
 
-// Files that are there when the daemon says that it is ready, or that the device is there: a
+// The files are made before the daemon says that it is ready, or that the device is there: a
 // program that was told so finds them.
 void LiveCounters::MakeFiles(const NicDevice& device) {
   if (has_given_up_) return;

@@ -150,7 +150,8 @@ struct MemoryObject {
   /// A region without rights; keeps the key's place while `region` is being replaced.
   std::unique_ptr<datapath::MemoryRegion> stand_in;
   const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
-  /// Set by MakeWay and BeginDereg: the memory is free once Session::CopiesDone is true for it.
+  /// Set by MakeWay and BeginDereg. When Session::CopiesDone is true for it, no copy uses the
+  /// memory any more.
   uint64_t copy_generation = 0;
   /// Counted by workers. It is outside of `region`, which is copied.
   std::unique_ptr<std::atomic<uint32_t>> bound_windows = std::make_unique<std::atomic<uint32_t>>(0);

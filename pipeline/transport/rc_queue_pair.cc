@@ -170,7 +170,7 @@ uint32_t RcQueuePair::RunBehind(const TxPacket& packet) const {
 
 TxRun RcQueuePair::PollRun(Nanos now, const TxPacket& packet, uint32_t most) {
   if (packet.payload_source != TxPacket::Source::kSend) {
-    own_turn_ ^= most % 2 != 0;  // As PollHalves, packet by packet.
+    own_turn_ ^= most % 2 != 0;  // PollHalves changes it with each packet.
     return responder_.PollRun(most);
   }
   const TxRun run = requester_.PollRun(now, most);

@@ -366,7 +366,7 @@ bool Transmitter::Join(QueuePair& qp, const TxPacket& packet, const wire::Header
   return true;
 }
 
-// Rates and limits count each packet by itself; a superframe ends with a packet that is shorter.
+// Rates and limits count each packet by itself. A packet that is shorter would end the superframe.
 uint32_t Transmitter::JoinRun(QueuePair& qp, const TxPacket& packet, uint32_t frame_bytes) {
   DevicePort& port = qp.port();
   transport::RcQueuePair& core = qp.core().reliable();
