@@ -613,8 +613,7 @@ uint32_t Responder::RunBehind(const TxPacket& packet) const {
   if (!streaming() || acks_.owes_nak() || acks_.owes_map()) return 0;
   const ResponderResource& front = resources_.Front();
   const bool is_behind = !front.opens && front.reply_psn == packet.header.psn + 1;
-  const bool is_middle =
-      wire::OperationOf(packet.header.opcode) == wire::Opcode::kReadResponseMiddle;
+  const bool is_middle = wire::InfoOf(packet.header.opcode).is_middle();
   if (!is_middle || packet.retransmission || front.repeats != 0 || !is_behind) return 0;
   return front.packets - Distance(front.first_psn, front.reply_psn) - 1;
 }

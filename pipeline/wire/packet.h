@@ -408,6 +408,7 @@ struct OpcodeInfo {
 
   constexpr bool Has(Trait trait) const { return (traits & trait) != 0; }
   constexpr bool Has(Header header) const { return (headers & header) != 0; }
+  constexpr bool is_middle() const { return Has(kFullPayload) && !Has(kFirst); }
 };
 
 /// One entry per value of the BTH opcode.

@@ -203,8 +203,7 @@ SegmentRun SuperframeCutter::FindRun(uint32_t index) const {
   const uint8_t* const end = superframe_.data() + superframe_.size();
   if (segment_bytes_ < sizeof(BthLayout) || end - at < segment_bytes_) return run;
   const auto first = Load<BthLayout>(at);
-  const OpcodeInfo& info = InfoOf(static_cast<Opcode>(first.opcode));
-  if (!info.Has(OpcodeInfo::kFullPayload) || info.Has(OpcodeInfo::kFirst)) return run;
+  if (!InfoOf(static_cast<Opcode>(first.opcode)).is_middle()) return run;
   for (; end - at >= segment_bytes_; at += segment_bytes_, ++run.packets) {
     const auto bth = Load<BthLayout>(at);
     const bool is_same = std::memcmp(&bth, &first, offsetof(BthLayout, ack_request)) == 0 &&

@@ -139,8 +139,7 @@ class End {
 
   /// MIDDLE packets with consecutive PSNs from `at` on; sometimes not all of them.
   uint32_t TakeRun(const std::vector<Moved>& packets, size_t at, Nanos now) {
-    const wire::OpcodeInfo& info = wire::InfoOf(packets[at].header.opcode);
-    if (!info.Has(wire::OpcodeInfo::kFullPayload) || info.Has(wire::OpcodeInfo::kFirst)) return 0;
+    if (!wire::InfoOf(packets[at].header.opcode).is_middle()) return 0;
     uint32_t count = 0;
     bool asks = false;
     for (; at + count < packets.size(); ++count) {

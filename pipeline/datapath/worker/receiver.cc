@@ -216,11 +216,6 @@ Qpn PeekQpn(const rte_mbuf* frame) {
   return Qpn(uint32_t{bytes[0]} << 16 | uint32_t{bytes[1]} << 8 | bytes[2]);
 }
 
-bool IsMiddle(const wire::Packet& packet) {
-  const wire::OpcodeInfo& info = wire::InfoOf(packet.header.opcode);
-  return info.Has(wire::OpcodeInfo::kFullPayload) && !info.Has(wire::OpcodeInfo::kFirst);
-}
-
 /// Prefetches what each frame of a burst needs, some frames ahead: its headers, its place in the
 /// table, its queue pair and what that points to. Each step needs the one before it. A burst of one
 /// frame has nothing to prefetch.
@@ -436,7 +431,7 @@ bool Receiver::OnSuperframe(DevicePort& port, rte_mbuf* superframe) {
     if (first.result == wire::DecodeResult::kOk) {
       Decoded its = first;
       if (i != 0) its.result = wire::DecodeSegment(BytesOf(*frame), its.packet, its.view);
-      if (takes_runs && !is_kept && IsMiddle(its.packet)) {
+      if (takes_runs && !is_kept && wire::InfoOf(its.packet.header.opcode).is_middle()) {
         const uint32_t packets = TakeRun(port, *cutter, i, its, *frame);
         takes_runs = packets != 0;
         if (takes_runs) {
