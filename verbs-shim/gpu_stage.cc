@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbs-shim/gpu_stage.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -12,10 +11,12 @@
 #include <cstdlib>
 
 #include "pipeline/base/spin.h"
+#include "pipeline/shm/abi/uroce_copies.h"
 #include "pipeline/shm/abi/uroce_stage.h"
 #include "pipeline/shm/rings/shared_word.h"
 #include "verbs-shim/daemon_connection.h"
 #include "verbs-shim/gpu_driver.h"
+#include "verbs-shim/gpu_requests.h"
 #include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/served_memory.h"
 #include "verbs-shim/support.h"
@@ -28,80 +29,52 @@ using shim::DaemonConnection;
 
 constexpr int64_t kSpinNs = 200'000;  // As long as the daemon takes between two requests.
 
-/// A stage and its thread.
+/// A stage, the lanes behind it, and their thread.
 class Server {
  public:
-  /// `address`: see OpenStage.
-  Server(DaemonConnection& connection, uroce_stage& stage, uint64_t address)
-      : connection_(connection), stage_(stage), copies_(FoundDriver()), address_(address) {}
+  /// `lanes`: how many lie behind the stage. `address`: see OpenStage.
+  Server(DaemonConnection& connection, uroce_stage& stage, uint32_t lanes, uint64_t address)
+      : connection_(connection),
+        stage_(stage),
+        lanes_(lanes),
+        requests_(stage, lanes, FoundDriver()),
+        address_(address) {}
 
   void Run() {
-    PinHost(address_, stage_.data, sizeof(stage_.data));
-    uint32_t number = 0;
-    while (Await(number)) {
-      number = rings::LoadAcquire(stage_.requested);
-      const int error = Execute();
-      if (error == kEnded) break;
-      stage_.error = error;
-      rings::StoreRelease(stage_.served, number);
-      rings::FullFence();
-      if (rings::LoadRelaxed(stage_.daemon_sleeps) != 0) {
-        SystemCall(SYS_futex, &stage_.served, FUTEX_WAKE, INT32_MAX);
+    PinHost(address_, stage_.data, sizeof(stage_.data) + lanes_ * sizeof(uroce_copy_lane));
+    uint32_t ended = 0;
+    while (Await() && requests_.Serve(&ended)) {
+      for (; ended != 0; ended &= ended - 1) {
+        shim::WakeWorker(connection_, static_cast<uint32_t>(__builtin_ctz(ended)));
       }
     }
   }
 
  private:
-  static constexpr int kEnded = -1;
-
   static int64_t NowNs() { return static_cast<int64_t>(shim::ClockNs(CLOCK_MONOTONIC)); }
 
-  /// Waits for a request after `number`. False: the daemon is gone.
-  bool Await(uint32_t number) {
+  /// Waits until there is something to do. False: the daemon is gone.
+  bool Await() {
     spin_.BeginWait(NowNs());
-    for (bool is_made = false; !is_made;) {
-      is_made = rings::LoadAcquire(stage_.requested) != number;
-      const IdleStep step = spin_.AfterLook(is_made, NowNs(), kSpinNs);
+    for (bool is_there = false; !is_there;) {
+      is_there = requests_.HasAny();
+      const IdleStep step = spin_.AfterLook(is_there, NowNs(), kSpinNs);
       if (step == IdleStep::kYield) sched_yield();
       if (step != IdleStep::kSleep) continue;
       rings::StoreRelaxed(stage_.program_sleeps, uint32_t{1});
+      const uint32_t wakes = rings::LoadRelaxed(stage_.wakes);
       rings::FullFence();
-      const bool waits = rings::LoadAcquire(stage_.requested) == number;
-      const bool is_late = waits && !shim::AwaitWake(stage_.requested, number);
+      const bool is_late = !requests_.HasAny() && !shim::AwaitWake(stage_.wakes, wakes);
       rings::StoreRelaxed(stage_.program_sleeps, uint32_t{0});
       if (is_late && !connection_.is_live()) return false;
     }
     return true;
   }
 
-  /// Returns 0, an errno, or kEnded.
-  int Execute() {
-    const uint32_t kind = rings::LoadRelaxed(stage_.kind);
-    const uint32_t count = rings::LoadRelaxed(stage_.piece_count);
-    const bool is_known = kind == UROCE_STAGE_READ || kind == UROCE_STAGE_WRITE;
-    if (!is_known || count > UROCE_STAGE_PIECES) return EINVAL;
-    int result = kSuccess;
-    for (uint32_t i = 0; i < count && result == kSuccess; ++i) {
-      uroce_stage_piece piece;
-      rings::CopyOnce(&piece, &stage_.pieces[i], sizeof(piece));
-      if (piece.offset > UROCE_STAGE_DATA_BYTES ||
-          piece.length > UROCE_STAGE_DATA_BYTES - piece.offset) {
-        result = kOutOfStage;
-      } else {
-        result = copies_.Begin(kind == UROCE_STAGE_WRITE, piece.addr, stage_.data + piece.offset,
-                               piece.length);
-      }
-    }
-    const int finished = copies_.Finish();
-    if (result == kDeinitialized || finished == kDeinitialized) return kEnded;
-    return result == kSuccess && finished == kSuccess ? 0 : EFAULT;
-  }
-
-  static constexpr int kOutOfStage = -2;
-
   DaemonConnection& connection_;
   uroce_stage& stage_;
-  Copies copies_;
+  const uint32_t lanes_;
+  Requests requests_;
   SpinPolicy spin_;
   const uint64_t address_;
 };
@@ -122,11 +95,16 @@ int OpenStage(DaemonConnection& connection, uint64_t address) {
   if (error != 0) return error;
   SystemCall(SYS_close, served.fd);
   auto& stage = *static_cast<uroce_stage*>(served.mapped);
+  uint32_t workers = connection.worker_count();
+  if (workers > UROCE_COPY_LANES) workers = UROCE_COPY_LANES;
   constexpr size_t kLine = 64;
   void* memory = nullptr;
   error = posix_memalign(&memory, kLine, sizeof(Server));
   if (error == 0) {
-    error = shim::StartServingThread(RunServer, new (memory) Server(connection, stage, address));
+    const size_t lanes = (served.bytes - sizeof(uroce_stage)) / sizeof(uroce_copy_lane);
+    const auto count = static_cast<uint32_t>(lanes < workers ? lanes : workers);
+    error =
+        shim::StartServingThread(RunServer, new (memory) Server(connection, stage, count, address));
   }
   if (error == 0) return 0;
   shim::Log("no thread for device memory: errno %d", error);

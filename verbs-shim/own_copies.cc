@@ -147,12 +147,7 @@ class Server {
       place.error = error;
       rings::StoreRelease(place.state, done);
     }
-    rings::FullFence();  // Pairs with the worker, which says that it sleeps and looks once more.
-    uroce_doorbells& doorbells = *connection_.doorbells(worker);
-    if (rings::LoadRelaxed(doorbells.sleeping.value) != 0 &&
-        __atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) != 0) {
-      connection_.Wake(connection_.wake_fd(worker));
-    }
+    WakeWorker(connection_, worker);
     return true;
   }
 

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 
+#include "pipeline/shm/rings/shared_word.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::shim {
@@ -72,6 +73,15 @@ int StartServingThread(void* (*run)(void*), void* argument) {
 bool AwaitWake(const uint32_t& word, uint32_t value) {
   constexpr timespec kLook{.tv_sec = 5, .tv_nsec = 0};
   return SystemCall(SYS_futex, &word, FUTEX_WAIT, value, &kLook) != -ETIMEDOUT;
+}
+
+void WakeWorker(DaemonConnection& connection, uint32_t worker) {
+  rings::FullFence();  // Pairs with the worker, which says that it sleeps and looks once more.
+  uroce_doorbells& doorbells = *connection.doorbells(worker);
+  if (rings::LoadRelaxed(doorbells.sleeping.value) != 0 &&
+      __atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) != 0) {
+    connection.Wake(connection.wake_fd(worker));
+  }
 }
 
 }  // namespace uroce::shim

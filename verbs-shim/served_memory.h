@@ -47,4 +47,7 @@ int StartServingThread(void* (*run)(void*), void* argument);
 /// passed, and the thread looks whether the daemon is gone.
 bool AwaitWake(const uint32_t& word, uint32_t value);
 
+/// Wakes a worker that sleeps, after a store that it waits for.
+void WakeWorker(DaemonConnection& connection, uint32_t worker);
+
 }  // namespace uroce::shim

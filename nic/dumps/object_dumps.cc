@@ -196,8 +196,9 @@ Json ContextJson(const Client& client, const Context& context) {
   const datapath::CopyHelper* const helper = client.program()->core().session().copy_helper();
   const datapath::StageCounters* const staged = helper ? helper->stage_counters() : nullptr;
   if (staged != nullptr) {
-    json["staged_read_bytes"] = staged->read_bytes.load();
-    json["staged_written_bytes"] = staged->written_bytes.load();
+    const datapath::LaneCounters* const lanes = helper->stage_lane_counters();
+    json["staged_read_bytes"] = staged->read_bytes.load() + lanes->read_bytes.load();
+    json["staged_written_bytes"] = staged->written_bytes.load() + lanes->written_bytes.load();
     json["staged_refused"] = staged->refused.load();
   }
   const datapath::LaneCounters* const own = helper ? helper->lane_counters() : nullptr;

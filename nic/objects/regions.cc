@@ -376,9 +376,13 @@ absl::Status Regions::CreateStage(Fd& file) {
   datapath::CopyHelper* const helper = core_.session().copy_helper();
   if (helper == nullptr) return Refuse("a stage needs /proc/self/mem first");
   if (helper->stage_counters() != nullptr) return Duplicate(stage_, file);
-  absl::StatusOr<GuardedMapping> made = MakeOwnFile("stage", sizeof(uroce_stage), stage_);
+  const uint32_t workers = helper->workers();
+  absl::StatusOr<GuardedMapping> made =
+      MakeOwnFile("stage", datapath::CopyLanes::BytesWithStage(workers), stage_);
   if (!made.ok()) return made.status();
-  helper->SetStage(std::make_unique<datapath::Stage>(*std::move(made)));
+  const auto memory = std::make_shared<const GuardedMapping>(*std::move(made));
+  helper->SetStage(std::make_unique<datapath::Stage>(memory),
+                   datapath::CopyLanes::OfStage(memory, workers));
   return Duplicate(stage_, file);
 }
 

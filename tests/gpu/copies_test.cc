@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the shim finds memory of a GPU and copies it, by the driver for tests.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +8,7 @@
 #include <vector>
 
 #include "tests/gpu/cuda.h"
-#include "tests/gpu/driver/control.h"
+#include "tests/gpu/words_of_driver.h"
 #include "verbs-shim/gpu_driver.h"
 
 namespace uroce::gpu {
@@ -19,21 +18,7 @@ using test_gpu::Control;
 
 constexpr size_t kBytes = 64 << 10;
 
-/// The words that the driver of this process reads.
-Control& Words() {
-  static auto* const words = [] {
-    char path[] = "/dev/shm/uroce-gpu-copies-XXXXXX";
-    const int fd = mkstemp(path);
-    EXPECT_EQ(ftruncate(fd, 4096), 0);
-    setenv("UROCE_TEST_GPU_CONTROL", path, 1);
-    void* const memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    EXPECT_EQ(cuInit(0), kSuccess);
-    unlink(path);
-    return static_cast<Control*>(memory);
-  }();
-  return *words;
-}
+Control& Words() { return WordsOfDriver(); }
 
 class GpuCopiesTest : public testing::Test {
  protected:

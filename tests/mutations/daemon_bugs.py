@@ -319,6 +319,12 @@ BUGS = [
     ("staged-copies-answered-before-they-are-done", GPU, "verbs-shim/gpu_driver.cc",
      "const int result = driver_->synchronize(stream_);", "const int result = kSuccess;",
      "the shim answers for device memory once its bytes are there"),
+    ("copies-of-devices-done-though-one-has-failed", GPU, "verbs-shim/gpu_requests.cc",
+     "const int error = ErrorOf(begun, copies_.Finish());\n  if (error == kEnded) return false;\n"
+     "  for (",
+     "const int error = ErrorOf(kSuccess, copies_.Finish());\n  if (error == kEnded) return false;"
+     "\n  for (",
+     "no copy is done that may have failed with another"),
     ("stream-of-a-context-that-was-reset", GPU, "verbs-shim/gpu_driver.cc",
      "place->context != context || !IsAlive(driver, *place)", "place->context != context",
      "a context that was reset gets another stream"),

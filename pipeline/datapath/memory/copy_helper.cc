@@ -236,10 +236,27 @@ struct CopyHelper::Shared {
   }
 
   void DropLanes() {
-    CopyLanes* const its = lanes_of_program.exchange(nullptr, std::memory_order_acq_rel);
-    if (its == nullptr) return;
-    its->TakeAll([](CopyJob* job) { delete job; });
-    delete its;
+    for (std::atomic<CopyLanes*>* const place : {&lanes_of_program, &lanes_of_stage}) {
+      CopyLanes* const its = place->exchange(nullptr, std::memory_order_acq_rel);
+      if (its == nullptr) continue;
+      its->TakeAll([](CopyJob* job) { delete job; });
+      delete its;
+    }
+  }
+  /// The lanes that there are.
+  struct Lanes {
+    CopyLanes* const* begin() const { return all.data(); }
+    CopyLanes* const* end() const { return all.data() + count; }
+    std::array<CopyLanes*, 2> all{};
+    size_t count = 0;
+  };
+  Lanes all_lanes() const {
+    Lanes lanes;
+    for (const std::atomic<CopyLanes*>* const place : {&lanes_of_program, &lanes_of_stage}) {
+      CopyLanes* const its = place->load(std::memory_order_acquire);
+      if (its != nullptr) lanes.all[lanes.count++] = its;
+    }
+    return lanes;
   }
 
   /// The job is done, or left out.
@@ -255,6 +272,7 @@ struct CopyHelper::Shared {
   std::vector<Lane> lanes;
   std::atomic<Stage*> stage{nullptr};
   std::atomic<CopyLanes*> lanes_of_program{nullptr};
+  std::atomic<CopyLanes*> lanes_of_stage{nullptr};
   std::mutex launch_mutex;
   std::atomic<bool> launched{false};
   std::atomic<bool> stop{false};
@@ -333,15 +351,16 @@ void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
   job->worker = worker;
   ++shared_->lanes[worker].in_flight;
   job->generation = shared_->jobs.Begin();
-  CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
-  if (lanes != nullptr) {
+  CopyLanes* const own = shared_->lanes_of_program.load(std::memory_order_acquire);
+  for (CopyLanes* const lanes : shared_->all_lanes()) {
     const auto now = std::chrono::steady_clock::now();
-    const bool is_large = !shared_->memory.by_workers || IsLarge(job->bytes(), job->ranges());
-    if (is_large && lanes->Takes(worker, *job, now)) {
-      shared_->lanes[worker].speed.NoteLane();
-      job->phase.store(CopyJob::Phase::kInLane, std::memory_order_relaxed);
-      return lanes->Post(worker, job, now);
-    }
+    const bool is_for_lane =
+        lanes != own || !shared_->memory.by_workers || IsLarge(job->bytes(), job->ranges());
+    if (!is_for_lane || !lanes->Takes(worker, *job, now)) continue;
+    if (lanes == own) shared_->lanes[worker].speed.NoteLane();
+    job->phase.store(CopyJob::Phase::kInLane, std::memory_order_relaxed);
+    job->lanes = lanes;
+    return lanes->Post(worker, job, now);
   }
   GiveToThread(job);
 }
@@ -364,20 +383,21 @@ void CopyHelper::GiveToThread(CopyJob* job) {
 
 CopyJob* CopyHelper::PollDone(uint32_t worker) {
   Shared::Lane& lane = shared_->lanes[worker];
-  CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
-  while (lanes != nullptr && lanes->in_flight(worker) != 0) {
-    const CopyLanes::Taken taken = lanes->Take(worker, std::chrono::steady_clock::now());
-    if (taken.job == nullptr) break;
-    const bool is_wanted =
-        taken.job->phase.load(std::memory_order_relaxed) == CopyJob::Phase::kInLane;
-    if (taken.is_for_helper && is_wanted) {
-      GiveToThread(taken.job);
-      continue;
+  for (CopyLanes* const lanes : shared_->all_lanes()) {
+    while (lanes->in_flight(worker) != 0) {
+      const CopyLanes::Taken taken = lanes->Take(worker, std::chrono::steady_clock::now());
+      if (taken.job == nullptr) break;
+      const bool is_wanted =
+          taken.job->phase.load(std::memory_order_relaxed) == CopyJob::Phase::kInLane;
+      if (taken.is_for_helper && is_wanted) {
+        GiveToThread(taken.job);
+        continue;
+      }
+      shared_->EndPhase(*taken.job);
+      shared_->jobs.End(taken.job->generation);
+      --lane.in_flight;
+      return taken.job;
     }
-    shared_->EndPhase(*taken.job);
-    shared_->jobs.End(taken.job->generation);
-    --lane.in_flight;
-    return taken.job;
   }
   if (lane.in_flight == in_lane(worker) || !Launch()) return nullptr;
   CopyJob* const job = lane.done.Take();
@@ -389,7 +409,7 @@ void CopyHelper::Abandon(CopyJob& job) {
   using enum CopyJob::Phase;
   auto phase = job.phase.load(std::memory_order_relaxed);
   if (phase == kInLane) {
-    shared_->lanes_of_program.load(std::memory_order_acquire)->Abandon(job.worker, job);
+    job.lanes->Abandon(job.worker, job);
     return job.phase.store(kWithdrawn, std::memory_order_relaxed);
   }
   phase = kQueued;
@@ -401,29 +421,33 @@ void CopyHelper::Abandon(CopyJob& job) {
 }
 
 bool CopyHelper::HasLateWrites() const {
-  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
   return shared_->late_writes.load(std::memory_order_acquire) != 0 ||
-         (lanes != nullptr && lanes->HasLateWrites());
+         std::ranges::any_of(shared_->all_lanes(),
+                             [](const CopyLanes* lanes) { return lanes->HasLateWrites(); });
 }
 
 uint32_t CopyHelper::in_lane(uint32_t worker) const {
-  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
-  return lanes != nullptr ? lanes->in_flight(worker) : 0;
+  uint32_t sum = 0;
+  for (const CopyLanes* const lanes : shared_->all_lanes()) sum += lanes->in_flight(worker);
+  return sum;
 }
 
 uint32_t CopyHelper::in_flight(uint32_t worker) const { return shared_->lanes[worker].in_flight; }
 
 bool CopyHelper::AwaitsStage(uint32_t worker) const {
-  return in_flight(worker) != in_lane(worker) &&
-         shared_->stage.load(std::memory_order_acquire) != nullptr;
+  if (shared_->stage.load(std::memory_order_acquire) == nullptr) return false;
+  const CopyLanes* const lanes = shared_->lanes_of_stage.load(std::memory_order_acquire);
+  return in_flight(worker) != in_lane(worker) ||
+         (lanes != nullptr && lanes->in_flight(worker) != 0);
 }
 
 bool CopyHelper::AnnounceSleep(uint32_t worker) {
   Shared::Lane& lane = shared_->lanes[worker];
   lane.sleeps.store(true, std::memory_order_relaxed);
   rings::FullFence();
-  const CopyLanes* const lanes = shared_->lanes_of_program.load(std::memory_order_acquire);
-  return lane.done.empty() && (lanes == nullptr || !lanes->HasDone(worker));
+  return lane.done.empty() &&
+         std::ranges::none_of(shared_->all_lanes(),
+                              [worker](const CopyLanes* lanes) { return lanes->HasDone(worker); });
 }
 
 void CopyHelper::AnnounceAwake(uint32_t worker) {
@@ -437,6 +461,11 @@ uint64_t CopyHelper::generation() const { return shared_->jobs.newest(); }
 bool CopyHelper::AreDone(uint64_t generation) const { return shared_->jobs.HaveEnded(generation); }
 
 bool CopyHelper::is_by_workers() const { return shared_->memory.by_workers; }
+
+void CopyHelper::SetStage(std::unique_ptr<Stage> stage, std::unique_ptr<CopyLanes> lanes) {
+  shared_->lanes_of_stage.store(lanes.release(), std::memory_order_release);
+  SetStage(std::move(stage));
+}
 
 void CopyHelper::SetStage(std::unique_ptr<Stage> stage) {
   shared_->stage.store(stage.release(), std::memory_order_release);
@@ -456,6 +485,11 @@ uint32_t CopyHelper::workers() const { return static_cast<uint32_t>(shared_->lan
 const StageCounters* CopyHelper::stage_counters() const {
   const Stage* const stage = shared_->stage.load(std::memory_order_acquire);
   return stage != nullptr ? &stage->counters() : nullptr;
+}
+
+const LaneCounters* CopyHelper::stage_lane_counters() const {
+  const CopyLanes* const lanes = shared_->lanes_of_stage.load(std::memory_order_acquire);
+  return lanes != nullptr ? &lanes->counters() : nullptr;
 }
 
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {

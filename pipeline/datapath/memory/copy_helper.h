@@ -85,6 +85,7 @@ struct CopyJob {
   uint32_t worker = 0;                   ///< The worker that the job belongs to; set by Submit.
   uint64_t generation = 0;               ///< Set by Submit; see JobGenerations.
   std::atomic<Phase> phase{Phase::kAtWorker};
+  CopyLanes* lanes = nullptr;  ///< Those that have the job (kInLane); the worker's.
   CopyJob* next = nullptr;
 
   /// The bytes of all pieces.
@@ -210,7 +211,7 @@ class CopyHelper {
   /// Of these: the number of those that the program has to make. The worker looks after them within
   /// CopyLanes::kPatience.
   uint32_t in_lane(uint32_t worker) const;
-  /// Whether the helper's thread has jobs of this worker, in a program with a stage.
+  /// Whether jobs of this worker may wait for the program's stage or the lanes behind it.
   bool AwaitsStage(uint32_t worker) const;
   /// Called before the worker sleeps. False: a job is done, so the worker must not sleep.
   [[nodiscard]] bool AnnounceSleep(uint32_t worker);
@@ -229,6 +230,8 @@ class CopyHelper {
   bool is_by_workers() const;
   /// Gives the helper the stage of the program, once, before the first staged piece is submitted.
   void SetStage(std::unique_ptr<Stage> stage);
+  /// The same, and the lanes behind the stage.
+  void SetStage(std::unique_ptr<Stage> stage, std::unique_ptr<CopyLanes> lanes);
   /// Gives the helper the lanes of the program, once, before the first copy.
   void SetLanes(std::unique_ptr<CopyLanes> lanes);
   /// Those of the program's lanes; null before SetLanes.
@@ -237,6 +240,8 @@ class CopyHelper {
   uint32_t workers() const;
   /// Those of the program's stage; null before SetStage.
   const StageCounters* stage_counters() const;
+  /// Those of the lanes behind it; null where it has none.
+  const LaneCounters* stage_lane_counters() const;
 
  private:
   struct Shared;

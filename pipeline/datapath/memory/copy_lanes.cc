@@ -16,13 +16,16 @@ namespace uroce::datapath {
 namespace {
 
 static_assert(sizeof(uroce_copies) % 4096 == 0);
+static_assert(sizeof(uroce_stage) % 4096 == 0);
 static_assert(sizeof(uroce_copy_lane) % 4096 == 0);
 static_assert(offsetof(uroce_copy_lane, data) % 4096 == 0);
 static_assert(2 * CopyJob::kMaxPieces <= UROCE_COPY_PIECES);
 
-bool HasStaged(const CopyJob& job) {
+/// Whether all pieces are memory of devices, or none is.
+bool AreAllOf(const CopyJob& job, bool is_staged) {
   const auto end = job.pieces.begin() + job.piece_count;
-  return std::any_of(job.pieces.begin(), end, [](const CopyPiece& each) { return each.is_staged; });
+  return std::all_of(job.pieces.begin(), end,
+                     [is_staged](const CopyPiece& each) { return each.is_staged == is_staged; });
 }
 
 uint32_t PhaseOf(uint32_t state) { return state & UROCE_COPY_PHASE_MASK; }
@@ -33,11 +36,44 @@ bool Exchange(uint32_t& state, uint32_t from, uint32_t to) {
 
 }  // namespace
 
-CopyLanes::CopyLanes(GuardedMapping memory, uint32_t workers)
-    : memory_(std::move(memory)), lanes_(std::min(workers, UROCE_COPY_LANES)) {}
+CopyLanes::CopyLanes(std::shared_ptr<const GuardedMapping> memory, uroce_copy_lane* shared,
+                     Words words, uint32_t workers, bool is_with_stage)
+    : memory_(std::move(memory)),
+      shared_(shared),
+      words_(words),
+      is_with_stage_(is_with_stage),
+      patience_(is_with_stage ? kPatienceWithStage : kPatience),
+      lanes_(std::min(workers, UROCE_COPY_LANES)) {}
 
-uroce_copy_lane& CopyLanes::shared(uint32_t worker) const {
-  return reinterpret_cast<uroce_copy_lane*>(memory_.data() + sizeof(uroce_copies))[worker];
+namespace {
+
+template <typename Head>
+Head& HeadOf(const GuardedMapping& memory) {
+  return *reinterpret_cast<Head*>(memory.data());
+}
+
+/// The lanes lie behind `head`.
+template <typename Head>
+uroce_copy_lane* LanesBehind(Head& head) {
+  return reinterpret_cast<uroce_copy_lane*>(&head + 1);
+}
+
+}  // namespace
+
+CopyLanes::CopyLanes(GuardedMapping memory, uint32_t workers)
+    : CopyLanes(std::make_shared<const GuardedMapping>(std::move(memory)), workers) {}
+
+CopyLanes::CopyLanes(const std::shared_ptr<const GuardedMapping>& memory, uint32_t workers)
+    : CopyLanes(memory, LanesBehind(HeadOf<uroce_copies>(*memory)),
+                {HeadOf<uroce_copies>(*memory).program_sleeps, HeadOf<uroce_copies>(*memory).wakes},
+                workers, /*is_with_stage=*/false) {}
+
+std::unique_ptr<CopyLanes> CopyLanes::OfStage(std::shared_ptr<const GuardedMapping> memory,
+                                              uint32_t workers) {
+  auto& stage = HeadOf<uroce_stage>(*memory);
+  return std::unique_ptr<CopyLanes>(new CopyLanes(std::move(memory), LanesBehind(stage),
+                                                  {stage.program_sleeps, stage.wakes}, workers,
+                                                  /*is_with_stage=*/true));
 }
 
 uint32_t CopyLanes::FreeSlot(uint32_t worker) const {
@@ -53,7 +89,8 @@ uint32_t CopyLanes::FreeSlot(uint32_t worker) const {
 bool CopyLanes::Takes(uint32_t worker, const CopyJob& job, Time now) const {
   if (job.kind != CopyJob::Kind::kRead && job.kind != CopyJob::Kind::kWrite) return false;
   const uint32_t bytes = job.bytes();
-  return !HasStaged(job) && bytes != 0 && bytes <= UROCE_COPY_MOST_BYTES && HasRoom(worker, now);
+  return AreAllOf(job, is_with_stage_) && bytes != 0 && bytes <= UROCE_COPY_MOST_BYTES &&
+         HasRoom(worker, now);
 }
 
 void CopyLanes::Post(uint32_t worker, CopyJob* job, Time now) {
@@ -71,9 +108,9 @@ void CopyLanes::Post(uint32_t worker, CopyJob* job, Time now) {
   lane.numbers[slot] += UROCE_COPY_PHASE_MASK + 1;
   rings::StoreRelease(its.places[slot].state, lane.numbers[slot] | UROCE_COPY_POSTED);
   rings::FullFence();
-  if (rings::LoadRelaxed(shared().program_sleeps) == 0) return;
-  __atomic_fetch_add(&shared().wakes, 1, __ATOMIC_RELEASE);
-  syscall(SYS_futex, &shared().wakes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (rings::LoadRelaxed(words_.program_sleeps) == 0) return;
+  __atomic_fetch_add(&words_.wakes, 1, __ATOMIC_RELEASE);
+  syscall(SYS_futex, &words_.wakes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 // A program may store any state, and may never end what it has claimed. Its own queue pairs wait
@@ -83,7 +120,7 @@ CopyLanes::End CopyLanes::EndOf(uint32_t worker, uint32_t slot, Time now) {
   Lane& lane = lanes_[worker];
   uroce_copy_place& place = shared(worker).places[slot];
   const uint32_t state = rings::LoadAcquire(place.state);
-  const bool is_late = now - lane.posted_at[slot] >= kPatience;
+  const bool is_late = now - lane.posted_at[slot] >= patience_;
   if ((state & ~UROCE_COPY_PHASE_MASK) == lane.numbers[slot]) {
     switch (PhaseOf(state)) {
       case UROCE_COPY_FREE:  // Withdrawn.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's end of a program's copy lanes, through which a thread of the program makes large
-// copies in the program's own memory (pipeline/shm/abi/uroce_copies.h).
+// copies in the program's own memory (pipeline/shm/abi/uroce_copies.h), and all copies of memory of
+// the program's devices (uroce_stage.h).
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -34,21 +36,31 @@ class CopyLanes {
   /// the lane rests: the thread is stopped, or has no CPU.
   static constexpr std::chrono::milliseconds kPatience{1};
   static constexpr std::chrono::milliseconds kRest{100};
+  /// The same for memory of devices, which the helper reaches by the same thread: it is no faster,
+  /// but learns that the process has ended.
+  static constexpr std::chrono::milliseconds kPatienceWithStage{50};
 
   /// The number of bytes that the memory takes in a daemon with so many workers.
   static constexpr uint64_t BytesFor(uint32_t workers) {
-    return sizeof(uroce_copies) + std::min(workers, UROCE_COPY_LANES) * sizeof(uroce_copy_lane);
+    return sizeof(uroce_copies) + BytesOfLanes(workers);
+  }
+  /// The same for a stage and the lanes behind it.
+  static constexpr uint64_t BytesWithStage(uint32_t workers) {
+    return sizeof(uroce_stage) + BytesOfLanes(workers);
   }
 
   /// `memory` has BytesFor(workers) bytes, which were zeros when the program got them.
   CopyLanes(GuardedMapping memory, uint32_t workers);
+  /// The lanes behind a stage. `memory` has BytesWithStage(workers) bytes.
+  static std::unique_ptr<CopyLanes> OfStage(std::shared_ptr<const GuardedMapping> memory,
+                                            uint32_t workers);
 
   /// Whether the lane takes a copy now, of a size that it can take.
   bool HasRoom(uint32_t worker, Time now) const {
     return worker < lanes_.size() && now >= lanes_[worker].rests_until &&
            FreeSlot(worker) != UROCE_COPY_SLOTS;
   }
-  /// Whether the lane takes `job` now: a read or write without pieces of devices.
+  /// Whether the lane takes `job` now: a read or write of the memory that the lanes are for.
   bool Takes(uint32_t worker, const CopyJob& job, Time now) const;
   /// Has the program execute `job`, which Takes has accepted and which the lane owns until Take.
   void Post(uint32_t worker, CopyJob* job, Time now);
@@ -93,8 +105,19 @@ class CopyLanes {
     std::array<std::atomic<uint32_t>, UROCE_COPY_SLOTS> late{};  ///< The state of a late write.
   };
 
-  uroce_copies& shared() const { return *reinterpret_cast<uroce_copies*>(memory_.data()); }
-  uroce_copy_lane& shared(uint32_t worker) const;
+  /// Words by which the program's thread is woken.
+  struct Words {
+    uint32_t& program_sleeps;
+    uint32_t& wakes;
+  };
+
+  CopyLanes(const std::shared_ptr<const GuardedMapping>& memory, uint32_t workers);
+  CopyLanes(std::shared_ptr<const GuardedMapping> memory, uroce_copy_lane* shared, Words words,
+            uint32_t workers, bool is_with_stage);
+  static constexpr uint64_t BytesOfLanes(uint32_t workers) {
+    return std::min(workers, UROCE_COPY_LANES) * sizeof(uroce_copy_lane);
+  }
+  uroce_copy_lane& shared(uint32_t worker) const { return shared_[worker]; }
   void NoteEnd(const CopyJob& job, bool is_for_helper);
   enum class End : uint8_t { kNotYet, kDone, kForHelper };
   /// How the copy in `slot` has ended. The slot is free then, or its copy stays claimed.
@@ -102,7 +125,11 @@ class CopyLanes {
   /// A slot that neither side uses, or UROCE_COPY_SLOTS.
   uint32_t FreeSlot(uint32_t worker) const;
 
-  GuardedMapping memory_;
+  const std::shared_ptr<const GuardedMapping> memory_;
+  uroce_copy_lane* const shared_;
+  const Words words_;
+  const bool is_with_stage_;  ///< For memory of devices alone.
+  const Time::duration patience_;
   std::vector<Lane> lanes_;
   LaneCounters counters_;
 };

@@ -119,7 +119,10 @@ ssize_t Stage::Execute(uroce_stage_kind kind, const PieceWriter& pieces, const W
   stage.piece_count = pieces.piece_count();
   rings::StoreRelease(stage.requested, ++number_);
   rings::FullFence();
-  if (rings::LoadRelaxed(stage.program_sleeps) != 0) Wake(stage.requested);
+  if (rings::LoadRelaxed(stage.program_sleeps) != 0) {
+    __atomic_fetch_add(&stage.wakes, 1, __ATOMIC_RELEASE);
+    Wake(stage.wakes);
+  }
   if (!Await(waiter)) return 0;
   counters_.requests.fetch_add(1, std::memory_order_relaxed);
   if (rings::LoadRelaxed(stage.error) != 0) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "pipeline/base/spin.h"
@@ -75,7 +76,9 @@ class Stage {
   };
 
   /// `memory` holds a uroce_stage.
-  explicit Stage(GuardedMapping memory) : memory_(std::move(memory)) {}
+  explicit Stage(std::shared_ptr<const GuardedMapping> memory) : memory_(std::move(memory)) {}
+  explicit Stage(GuardedMapping memory)
+      : Stage(std::make_shared<const GuardedMapping>(std::move(memory))) {}
 
   const StageCounters& counters() const { return counters_; }
 
@@ -88,14 +91,14 @@ class Stage {
   ssize_t MoveWord(uroce_stage_kind kind, uint64_t addr, uint64_t& word, const Waiter& waiter);
 
  private:
-  uroce_stage& shared() const { return *reinterpret_cast<uroce_stage*>(memory_.data()); }
+  uroce_stage& shared() const { return *reinterpret_cast<uroce_stage*>(memory_->data()); }
   ssize_t MovePieces(const CopyJob& job, uint32_t first, uint32_t end, const Waiter& waiter);
   /// Has the program execute the request whose pieces were written.
   ssize_t Execute(uroce_stage_kind kind, const PieceWriter& pieces, const Waiter& waiter);
   /// False: the waiter has given up.
   [[nodiscard]] bool Await(const Waiter& waiter);
 
-  GuardedMapping memory_;
+  const std::shared_ptr<const GuardedMapping> memory_;
   uint32_t number_ = 0;  // Of the newest request.
   SpinPolicy spin_;
   StageCounters counters_;

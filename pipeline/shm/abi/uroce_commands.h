@@ -231,7 +231,8 @@ struct uroce_trim_segment {
 
 /* CREATE_STAGE: the program's stage (uroce_stage.h), needed before the first REG_MR with a staged
  * segment. A program has one: a second command gives another fd of it. No body, and no reply but
- * the fd: a sealed memfd that holds a uroce_stage. Needs UROCE_LEND_MEMORY first. */
+ * the fd: a sealed memfd that holds a uroce_stage, and behind it lanes of the first workers
+ * (uroce_copies.h): as many as the file has room for. Needs UROCE_LEND_MEMORY first. */
 
 /* CREATE_COPIES: the program's copy lanes (uroce_copies.h). A program has one file of them: a
  * second command gives another fd of it. No body, and no reply but the fd: a sealed memfd that

@@ -7,16 +7,20 @@
 
 #include <stdint.h>
 
-/* Only the program can reach the memory of its GPU. So the daemon's copy helper makes requests of
- * the program, one at a time, and a thread of the program executes them by the driver of the
- * device. A request that the thread never answers stops this program's copies alone.
+/* Only the program can reach the memory of its GPU. So a thread of the program moves the bytes, by
+ * the driver of the device. A request that the thread never answers stops this program's copies
+ * alone.
  *
- * The daemon fills in the request, stores the next number in `requested`, and wakes the thread if
- * `program_sleeps` is set. The thread moves the pieces in their order: no byte of a piece may
+ * Workers post copies of device memory to their lanes, which lie behind the stage and work as those
+ * of copied memory do (uroce_copies.h). The daemon's copy helper makes the requests that no lane
+ * takes, one at a time, in the stage.
+ *
+ * The helper fills in the request, stores the next number in `requested`, and wakes the thread as
+ * workers do: if `program_sleeps` is set, it changes `wakes` and wakes those who wait for that
+ * word (futex(2), shared). The thread moves the pieces in their order: no byte of a piece may
  * become visible on the device before all bytes of the pieces in front of it. It stores `error`,
  * then the number of the request in `served`, and wakes the daemon if `daemon_sleeps` is set. Each
- * side sets its own flag before it waits (futex(2), shared) and looks at the other's number once
- * more.
+ * side sets its own flag before it waits and looks at the other's number once more.
  *
  * Neither side trusts the other: each checks what it reads, and reads it once. */
 enum uroce_stage_kind {
@@ -39,7 +43,8 @@ struct uroce_stage {
   uint32_t kind; /* enum uroce_stage_kind */
   uint32_t piece_count;
   struct uroce_stage_piece pieces[UROCE_STAGE_PIECES];
-  uint8_t reserved_1[48];
+  uint32_t wakes; /* also changed by workers */
+  uint8_t reserved_1[44];
   /* Written by the program; begins a cache line. */
   uint32_t served;
   uint32_t program_sleeps;

@@ -4,20 +4,27 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "pipeline/datapath/memory/copy_helper.h"
+#include "pipeline/datapath/memory/stage.h"
 #include "pipeline/os/credentials.h"
 #include "pipeline/shm/rings/shared_word.h"
 
@@ -36,6 +43,7 @@ class CopyLanesTest : public testing::Test {
     const Fd file = *MakeSharedFile("copies", length);
     Mapping mapping = *MapShared(file.get(), length);
     copies_ = reinterpret_cast<uroce_copies*>(mapping.data());
+    first_lane_ = reinterpret_cast<uroce_copy_lane*>(copies_ + 1);
     lanes_ = std::make_unique<CopyLanes>(
         *GuardedMapping::Make(std::move(mapping), MappingGuard::kNoOwner), kWorkers);
     std::iota(memory_.begin(), memory_.end(), 0);
@@ -65,9 +73,7 @@ class CopyLanesTest : public testing::Test {
     taken_.emplace_back(taken.job);
     return taken;
   }
-  uroce_copy_lane& lane(uint32_t worker = 0) const {
-    return reinterpret_cast<uroce_copy_lane*>(copies_ + 1)[worker];
-  }
+  uroce_copy_lane& lane(uint32_t worker = 0) const { return first_lane_[worker]; }
   /// Executes what is posted in a slot, as a program does.
   void Serve(uint32_t slot = 0, uint32_t worker = 0) const {
     uroce_copy_lane& its = lane(worker);
@@ -95,6 +101,7 @@ class CopyLanesTest : public testing::Test {
   std::vector<uint8_t> memory_ = std::vector<uint8_t>(kBytes);
   std::vector<uint8_t> frame_ = std::vector<uint8_t>(kBytes);
   uroce_copies* copies_ = nullptr;
+  uroce_copy_lane* first_lane_ = nullptr;
   std::unique_ptr<CopyLanes> lanes_;
   std::vector<std::unique_ptr<CopyJob>> taken_;
   Time now_{std::chrono::hours(1)};
@@ -245,6 +252,117 @@ TEST_F(CopyLanesTest, TheThreadIsWokenOnlyIfItSleeps) {
   EXPECT_EQ(copies_->wakes, 1u);
 }
 
+// ---- Lanes behind a stage ----
+
+class StageLanesTest : public CopyLanesTest {
+ protected:
+  StageLanesTest() {
+    const uint64_t length = CopyLanes::BytesWithStage(kWorkers);
+    const Fd file = *MakeSharedFile("stage", length);
+    Mapping mapping = *MapShared(file.get(), length);
+    stage_ = reinterpret_cast<uroce_stage*>(mapping.data());
+    memory_of_stage_ = std::make_shared<const GuardedMapping>(
+        *GuardedMapping::Make(std::move(mapping), MappingGuard::kNoOwner));
+    lanes_ = CopyLanes::OfStage(memory_of_stage_, kWorkers);
+    first_lane_ = reinterpret_cast<uroce_copy_lane*>(stage_ + 1);
+  }
+  CopyJob* StagedJob(CopyJob::Kind kind) {
+    CopyJob* const job = Job(kind);
+    job->pieces[0].is_staged = true;
+    return job;
+  }
+  CopyJob* PostStaged(CopyJob::Kind kind) {
+    CopyJob* const job = StagedJob(kind);
+    EXPECT_TRUE(lanes_->Takes(0, *job, now_));
+    lanes_->Post(0, job, now_);
+    return job;
+  }
+
+  uroce_stage* stage_ = nullptr;
+  std::shared_ptr<const GuardedMapping> memory_of_stage_;
+};
+
+TEST_F(StageLanesTest, TheyTakeMemoryOfDevicesAlone) {
+  const std::unique_ptr<CopyJob> job(Job(CopyJob::Kind::kWrite));
+  EXPECT_FALSE(lanes_->Takes(0, *job, now_));
+  job->pieces[0].is_staged = true;
+  EXPECT_TRUE(lanes_->Takes(0, *job, now_));
+  job->pieces[1] = {64, frame_.data(), 8};
+  job->piece_count = 2;
+  EXPECT_FALSE(lanes_->Takes(0, *job, now_)) << "memory of the host, too";
+}
+
+TEST_F(StageLanesTest, CopiesMoveTheirBytesAndTheLastWordIsASeparatePiece) {
+  PostStaged(CopyJob::Kind::kWrite);
+  ASSERT_EQ(lane().requests[0].piece_count, 2u);
+  EXPECT_EQ(lane().requests[0].pieces[1].length, 8u);
+  Serve();
+  EXPECT_FALSE(Take().is_for_helper);
+  EXPECT_EQ(memory_, frame_);
+  std::ranges::fill(frame_, uint8_t{3});
+  const std::vector<uint8_t> before = memory_;
+  PostStaged(CopyJob::Kind::kRead);
+  Serve();
+  EXPECT_FALSE(Take().is_for_helper);
+  EXPECT_EQ(frame_, before);
+}
+
+// The helper reaches the device by the same thread.
+TEST_F(StageLanesTest, ACopyIsLeftToTheThreadForLonger) {
+  CopyJob* const job = PostStaged(CopyJob::Kind::kWrite);
+  now_ += CopyLanes::kPatience;
+  EXPECT_EQ(Take().job, nullptr);
+  now_ += CopyLanes::kPatienceWithStage;
+  const CopyLanes::Taken taken = Take();
+  EXPECT_EQ(taken.job, job);
+  EXPECT_TRUE(taken.is_for_helper);
+  EXPECT_EQ(PhaseOf(), UROCE_COPY_FREE);
+}
+
+TEST_F(StageLanesTest, TheThreadOfTheStageIsWoken) {
+  PostStaged(CopyJob::Kind::kWrite);
+  EXPECT_EQ(stage_->wakes, 0u);
+  stage_->program_sleeps = 1;
+  PostStaged(CopyJob::Kind::kWrite);
+  EXPECT_EQ(stage_->wakes, 1u);
+}
+
+// A program may write anything to its lanes at any time.
+TEST_F(StageLanesTest, ACopyMovesNothingButItsOwnBytesWhateverTheProgramWrites) {
+  constexpr uint32_t kSeed = 4711;
+  std::mt19937 random(kSeed);
+  uint32_t done = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<uint8_t> bytes(512, 0xa5);
+    const auto length = static_cast<uint32_t>(1 + random() % 500);
+    const bool reads = random() % 2 == 0;
+    CopyJob* const job = StagedJob(reads ? CopyJob::Kind::kRead : CopyJob::Kind::kWrite);
+    job->pieces[0].bytes = bytes.data();
+    job->pieces[0].length_bytes = length;
+    ASSERT_TRUE(lanes_->Takes(0, *job, now_)) << round;
+    lanes_->Post(0, job, now_);
+    auto* const words = reinterpret_cast<uint32_t*>(first_lane_);
+    for (int i = 0; i < 50; ++i) {
+      const uint32_t values[] = {static_cast<uint32_t>(random()), 0, UINT32_MAX};
+      // Behind the places, whose random words UnknownStatesLoseNoJob has.
+      const size_t at =
+          sizeof(first_lane_->places) / 4 + random() % (offsetof(uroce_copy_lane, data) / 4 + 1000);
+      words[at] = values[random() % 3];
+    }
+    for (uint32_t slot = 0; slot < UROCE_COPY_SLOTS; ++slot) {
+      if (PhaseOf(slot) == UROCE_COPY_POSTED) SetPhase(UROCE_COPY_DONE, slot);
+    }
+    const CopyLanes::Taken taken = Take();
+    ASSERT_EQ(taken.job, job);
+    done += taken.is_for_helper ? 0 : 1;
+    const size_t changed = reads && !taken.is_for_helper ? length : 0;
+    ASSERT_TRUE(std::all_of(bytes.begin() + static_cast<ptrdiff_t>(changed), bytes.end(),
+                            [](uint8_t byte) { return byte == 0xa5; }))
+        << round << ", seed " << kSeed;
+  }
+  EXPECT_GT(done, 0u);
+}
+
 // ---- The helper with lanes ----
 
 class HelperWithLanesTest : public CopyLanesTest {
@@ -354,6 +472,100 @@ TEST_F(HelperWithLanesTest, TheHelperDecidesWhatTheProgramRefuses) {
   SetPhase(UROCE_COPY_DONE);
   const std::unique_ptr<CopyJob> job(Await(0));
   EXPECT_FALSE(job->succeeded);
+}
+
+/// A helper whose program has a stage with lanes.
+class HelperWithStageLanesTest : public StageLanesTest {
+ protected:
+  HelperWithStageLanesTest() {
+    helper_.SetStage(std::make_unique<Stage>(memory_of_stage_), std::move(lanes_));
+  }
+  ~HelperWithStageLanesTest() override {
+    for (const int fd : wake_fds_) close(fd);
+  }
+  std::unique_ptr<CopyJob> Await(uint32_t worker) {
+    for (;;) {
+      if (CopyJob* job = helper_.PollDone(worker)) return std::unique_ptr<CopyJob>(job);
+      std::this_thread::yield();
+    }
+  }
+  /// Answers the next request in the stage with an error.
+  void RefuseRequest() const {
+    const uint32_t before = stage_->served;
+    while (rings::LoadAcquire(stage_->requested) == before) std::this_thread::yield();
+    stage_->error = EFAULT;
+    rings::StoreRelease(stage_->served, before + 1);
+    syscall(SYS_futex, &stage_->served, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  }
+
+  std::array<int, kWorkers> wake_fds_{eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
+  CopyHelper helper_{{.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = Credentials::Own()},
+                     wake_fds_};
+};
+
+TEST_F(HelperWithStageLanesTest, WorkersWaitForSeveralCopiesAtOnceWhichEndInAnyOrder) {
+  CopyJob* const first = StagedJob(CopyJob::Kind::kWrite);
+  CopyJob* const second = StagedJob(CopyJob::Kind::kWrite);
+  helper_.Submit(0, first);
+  helper_.Submit(0, second);
+  EXPECT_EQ(helper_.in_lane(0), 2u);
+  EXPECT_TRUE(helper_.AwaitsStage(0));
+  EXPECT_EQ(stage_->requested, 0u) << "no thread of the daemon lies between";
+  EXPECT_TRUE(helper_.AnnounceSleep(0));
+  Serve(1);
+  EXPECT_FALSE(helper_.AnnounceSleep(0)) << "a copy is done";
+  EXPECT_EQ(Await(0).get(), second);
+  EXPECT_TRUE(second->succeeded);
+  EXPECT_EQ(helper_.PollDone(0), nullptr);
+  Serve(0);
+  EXPECT_EQ(Await(0).get(), first);
+  EXPECT_FALSE(helper_.AwaitsStage(0));
+  EXPECT_EQ(helper_.stage_lane_counters()->written_bytes, 2 * kBytes);
+}
+
+TEST_F(HelperWithStageLanesTest, WhatTheProgramRefusesIsAskedForOnceMoreAndThenFails) {
+  CopyJob* const job = StagedJob(CopyJob::Kind::kWrite);
+  helper_.Submit(0, job);
+  lane().places[0].error = EFAULT;
+  SetPhase(UROCE_COPY_DONE);
+  EXPECT_EQ(helper_.PollDone(0), nullptr);
+  RefuseRequest();
+  EXPECT_EQ(Await(0).get(), job);
+  EXPECT_FALSE(job->succeeded);
+  EXPECT_EQ(helper_.stage_counters()->refused, 1u);
+}
+
+TEST_F(HelperWithStageLanesTest, AtomicsExcludeEachOtherInTheHelper) {
+  CopyJob* const job = StagedJob(CopyJob::Kind::kFetchAdd);
+  job->pieces[0].length_bytes = sizeof(uint64_t);
+  helper_.Submit(0, job);
+  EXPECT_EQ(helper_.in_lane(0), 0u);
+  RefuseRequest();
+  EXPECT_FALSE(Await(0)->succeeded);
+}
+
+TEST_F(HelperWithStageLanesTest, AWriteOfAQueuePairThatHasGoneIsLateUntilItIsDone) {
+  CopyJob* const not_begun = StagedJob(CopyJob::Kind::kWrite);
+  CopyJob* const begun = StagedJob(CopyJob::Kind::kWrite);
+  helper_.Submit(1, not_begun);
+  helper_.Submit(1, begun);
+  SetPhase(UROCE_COPY_CLAIMED, 1, 1);
+  helper_.Abandon(*not_begun);
+  EXPECT_EQ(PhaseOf(0, 1), UROCE_COPY_FREE);
+  EXPECT_FALSE(helper_.HasLateWrites());
+  helper_.Abandon(*begun);
+  EXPECT_TRUE(helper_.HasLateWrites());
+  SetPhase(UROCE_COPY_DONE, 1, 1);
+  EXPECT_FALSE(helper_.HasLateWrites());
+  EXPECT_NE(Await(1), nullptr);
+  EXPECT_NE(Await(1), nullptr);
+  EXPECT_EQ(helper_.in_flight(1), 0u);
+}
+
+TEST_F(HelperWithStageLanesTest, CopiesOfAProgramThatDiesEndWithTheHelper) {
+  for (int i = 0; i < 3; ++i) helper_.Submit(0, StagedJob(CopyJob::Kind::kWrite));
+  SetPhase(UROCE_COPY_CLAIMED, 0);
+  SetPhase(UROCE_COPY_DONE, 2);  // LeakSanitizer sees a job that is left.
 }
 
 /// Serves the first lane as a program does, now and then too late for the worker's patience.

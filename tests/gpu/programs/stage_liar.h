@@ -4,10 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "pipeline/shm/abi/uroce_stage.h"
+#include "pipeline/shm/abi/uroce_copies.h"
 
 namespace uroce::memory_kinds {
 
@@ -38,7 +39,13 @@ class StageLiar {
 
  private:
   void Run();
-  void Learn(uint32_t number);
+  /// Answers the copy in a slot that was posted, or that the shim's thread has claimed.
+  void AnswerCopy(uroce_copy_lane& lane, uint32_t slot);
+  /// `place` of the copy; null: a request in the stage.
+  void Learn(uroce_copy_place* place, uint32_t number, uint32_t kind,
+             std::span<const uroce_stage_piece> pieces, uint8_t* data);
+  /// The number of a later request, or copy of the slot.
+  uint32_t NumberBehind(uint32_t by) const;
   /// Moves the bytes of the request as it should be done.
   void Move();
   /// Writes that a request has been answered.
@@ -61,10 +68,15 @@ class StageLiar {
   const uint64_t device_;
   std::vector<uint8_t> bytes_;
   uroce_stage* stage_ = nullptr;
+  std::span<uroce_copy_lane> lanes_;
   const Lie* lie_ = nullptr;
   bool is_serving_ = false;
   bool is_changing_ = false;  // A thread changes the error all the time.
-  // The request: a copy.
+  uint32_t error_ = 0;        // How many errors it has told.
+  // The request, as it was read. In a lane: where it lies.
+  uroce_copy_request* request_ = nullptr;
+  uroce_copy_place* place_ = nullptr;
+  uint8_t* data_ = nullptr;
   uint32_t number_ = 0;
   uint32_t kind_ = 0;
   std::vector<uroce_stage_piece> pieces_;

@@ -28,7 +28,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/shm/abi/uroce_stage.h"
+#include "pipeline/shm/abi/uroce_copies.h"
 #include "tests/gpu/programs/stage_liar.h"
 #include "tests/gpu/verbs/api.h"
 #include "tests/gpu/verbs/end.h"
@@ -81,11 +81,13 @@ class FullFds {
   std::vector<int> fds_;
 };
 
-/// While this lasts, the process has room for a stage, and not for a thread's stack besides.
+/// While this lasts, the process has room for a stage with lanes, and not for a thread's stack
+/// besides.
 class FullAddressSpace {
  public:
   FullAddressSpace() {
-    constexpr rlim_t kRoom = sizeof(uroce_stage) + (1 << 20);
+    constexpr rlim_t kLanes = 2;  // As many as the daemon has workers, or more.
+    constexpr rlim_t kRoom = sizeof(uroce_stage) + kLanes * sizeof(uroce_copy_lane) + (1 << 20);
     getrlimit(RLIMIT_AS, &former_);
     unsigned long pages = 0;
     std::FILE* const file = std::fopen("/proc/self/statm", "r");

@@ -323,7 +323,8 @@ TEST(ControlTest, AProgramHasOneStageOfAFixedSize) {
   const Answer stage = maker.client.Call(UROCE_CREATE_STAGE);
   ASSERT_EQ(stage.error, 0) << stage.text;
   ASSERT_EQ(stage.fds.size(), 1u);
-  EXPECT_EQ(lseek(stage.fds[0].get(), 0, SEEK_END), static_cast<off_t>(sizeof(uroce_stage)));
+  constexpr auto kBytes = static_cast<off_t>(sizeof(uroce_stage) + sizeof(uroce_copy_lane));
+  EXPECT_EQ(lseek(stage.fds[0].get(), 0, SEEK_END), kBytes) << "a lane for the one worker";
   EXPECT_NE(ftruncate(stage.fds[0].get(), 0), 0);
   // A program whose fds were all in use when the reply came asks again.
   const Answer again = maker.client.Call(UROCE_CREATE_STAGE);
