@@ -204,24 +204,21 @@ void CopyBatches::PrefetchPayload(QueuePair& qp, const TxPacket& packet, bool fo
   }
 }
 
-bool CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet, uint8_t* payload,
-                                 RunningIcrc& icrc) {
+rte_mbuf* CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet) {
   PrefetchedPayload& prefetched = PrefetchedFor(qp.waiting(), packet);
-  if (prefetched.empty()) return false;
+  if (prefetched.empty()) return nullptr;
   rte_mbuf* const frame = prefetched.frames[prefetched.next];
   const uint32_t length = packet.payload_bytes();
   if (packet.header.psn != prefetched.psn || PlaceOf(packet) != prefetched.place ||
       frame->data_len != length) {
     DropPrefetched(qp, prefetched);  // The transport sends something again.
-    return false;
+    return nullptr;
   }
-  icrc.Copy(payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);
-  rte_pktmbuf_free(frame);
   WaitingFrames::Give(qp.program().frames);
   ++prefetched.next;
   prefetched.psn = prefetched.psn + 1;
   prefetched.place = Behind(prefetched.place, length);
-  return true;
+  return frame;
 }
 
 void CopyBatches::Keep(QueuePair& qp) {

@@ -55,9 +55,9 @@ class CopyBatches {
   static void KeepPrefetched(QueuePair& qp, const transport::TxPacket& packet);
   /// True: the payload of packet `psn` was placed before, and `effect`, which places it, is done.
   static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn);
-  /// Copies the payload of `packet`, if it was prefetched, and `icrc` takes it.
-  static bool TakePrefetched(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
-                             RunningIcrc& icrc);
+  /// Returns a frame with the payload of `packet`, if it was prefetched, and nothing in front of
+  /// it. The caller frees it. Else null.
+  static rte_mbuf* TakePrefetched(QueuePair& qp, const transport::TxPacket& packet);
   static void Forget(QueuePair& qp);
 
  private:
@@ -123,9 +123,8 @@ class CopyEngine {
   static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn) {
     return CopyBatches::TakePlaced(qp, effect, psn);
   }
-  static bool TakePrefetched(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
-                             RunningIcrc& icrc) {
-    return CopyBatches::TakePrefetched(qp, packet, payload, icrc);
+  static rte_mbuf* TakePrefetched(QueuePair& qp, const transport::TxPacket& packet) {
+    return CopyBatches::TakePrefetched(qp, packet);
   }
 
   /// Calls `on_end(QueuePair&, MoveResult)` for each queue pair whose bytes have all been moved, or

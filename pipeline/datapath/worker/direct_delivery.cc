@@ -76,7 +76,7 @@ void DirectDelivery::Refer(TxPacket& packet, const uint8_t* bytes, rte_mbuf* fra
 // A file of the program's own may be mapped at two places in the daemon, where a copy from one to
 // the other would not see that they overlap.
 DirectDelivery::Result DirectDelivery::Fetch(QueuePair& qp, TxPacket& packet, rte_mbuf* frame,
-                                             uint32_t header_bytes) {
+                                             uint32_t header_bytes, rte_mbuf*& prefetched) {
   using Source = TxPacket::Source;
   const uint32_t length = packet.payload_bytes();
   packet.payload = {};
@@ -109,7 +109,12 @@ DirectDelivery::Result DirectDelivery::Fetch(QueuePair& qp, TxPacket& packet, rt
   transfer.bytes = room;
   const MoveResult result = context_.copies.stalls().Watch(
       transfer.walker, [&] { return Gather(context_.keys, transfer.walker, transfer.bytes); });
-  if (result == MoveResult::kCopied) return Result::kNeedsFrame;
+  if (result == MoveResult::kCopied) {
+    prefetched = CopyEngine::TakePrefetched(qp, packet);
+    if (prefetched == nullptr) return Result::kNeedsFrame;
+    Refer(packet, rte_pktmbuf_mtod(prefetched, const uint8_t*), frame, header_bytes);
+    return Result::kDelivered;
+  }
   return result == MoveResult::kDone ? Result::kDelivered : Result::kDenied;
 }
 
@@ -127,7 +132,8 @@ void DirectDelivery::CountSent(QueuePair& qp, const QueuePair& peer, const TxPac
 DirectDelivery::Result DirectDelivery::Deliver(QueuePair& qp, QueuePair& peer, TxPacket& packet,
                                                rte_mbuf* frame) {
   const uint32_t header_bytes = HeaderBytes(qp, packet);
-  const Result fetched = Fetch(qp, packet, frame, header_bytes);
+  rte_mbuf* prefetched = nullptr;
+  const Result fetched = Fetch(qp, packet, frame, header_bytes, prefetched);
   if (fetched != Result::kDelivered) return fetched;
   packet.header.dest_qpn = peer.qpn();
   const auto length = static_cast<uint32_t>(packet.payload.size());
@@ -139,12 +145,19 @@ DirectDelivery::Result DirectDelivery::Deliver(QueuePair& qp, QueuePair& peer, T
   is_open_ = false;
   const bool kept = context_.executor.Receive(peer, packet, {}, frame);
   is_open_ = true;
+  if (kept && prefetched != nullptr) referred_.push_back(prefetched);
+  if (!kept) rte_pktmbuf_free(prefetched);
   if (kept) [[unlikely]] {
     WriteHeaders(qp, packet, identification, frame);
     return Result::kKept;
   }
   references_.Clear(*frame);
   return Result::kDelivered;
+}
+
+void DirectDelivery::FreeReferred() {
+  for (rte_mbuf* const frame : referred_) rte_pktmbuf_free(frame);
+  referred_.clear();
 }
 
 // Through a buffer: EncodeHeaders may write beyond the headers, where the payload is.

@@ -5,6 +5,7 @@
 #include <rte_mbuf.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "pipeline/datapath/memory/memory_keys.h"
 #include "pipeline/datapath/queue/queue_pair.h"
@@ -37,10 +38,16 @@ struct DirectContext {
 class DirectDelivery {
  public:
   explicit DirectDelivery(const DirectContext& context) : context_(context) {}
+  ~DirectDelivery() { FreeReferred(); }
+  DirectDelivery(const DirectDelivery&) = delete;
+  DirectDelivery& operator=(const DirectDelivery&) = delete;
 
   /// Only between these two calls packets are delivered. Behind Close the worker makes the copies
   /// that are due, and so payload lies where it is for no longer than this turn.
-  void Open() { is_open_ = true; }
+  void Open() {
+    FreeReferred();
+    is_open_ = true;
+  }
   void Close() { is_open_ = false; }
 
   /// The queue pair that takes the next packet of `qp` without a frame, or null. All that the
@@ -51,7 +58,7 @@ class DirectDelivery {
     kDelivered,   ///< `frame` has the length that it would have, and no bytes.
     kKept,        ///< The peer has kept `frame`, which holds the packet now.
     kDenied,      ///< The memory of the payload is not accessible.
-    kNeedsFrame,  ///< The packet has to be sent as a frame: its payload lies in `copied` memory.
+    kNeedsFrame,  ///< The packet has to be sent as a frame: a copy has yet to fetch its payload.
   };
   /// Gives `packet` of `qp` to `peer`, which PeerOf returned. `frame` is empty, and the peer may
   /// need its room.
@@ -64,8 +71,9 @@ class DirectDelivery {
   /// Whether frames of `qp` are still on their way to its peer.
   static bool HasFramesOnTheWay(QueuePair& qp);
   /// Has `packet.payload` show its bytes: where the program has them, or in `frame` behind
-  /// `header_bytes`.
-  Result Fetch(QueuePair& qp, transport::TxPacket& packet, rte_mbuf* frame, uint32_t header_bytes);
+  /// `header_bytes`, or in the frame `prefetched`, which the caller frees behind the delivery.
+  Result Fetch(QueuePair& qp, transport::TxPacket& packet, rte_mbuf* frame, uint32_t header_bytes,
+               rte_mbuf*& prefetched);
   /// Leaves the payload where `bytes` are: `frame` refers to them.
   void Refer(transport::TxPacket& packet, const uint8_t* bytes, rte_mbuf* frame,
              uint32_t header_bytes) const;
@@ -76,9 +84,13 @@ class DirectDelivery {
   void WriteHeaders(const QueuePair& qp, const transport::TxPacket& packet, uint16_t identification,
                     rte_mbuf* frame) const;
 
+  void FreeReferred();
+
   const DirectContext context_;
   const drivers::PendingIcrc pending_;
   const PayloadReference references_;
+  std::vector<rte_mbuf*>
+      referred_;          ///< Prefetched payload to which frames refer until the turn ends.
   bool is_open_ = false;  ///< Not during a delivery: what the peer sends meanwhile goes as frames.
 };
 

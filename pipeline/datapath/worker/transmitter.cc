@@ -243,7 +243,11 @@ Transmitter::Sent Transmitter::Deliver(QueuePair& qp, QueuePair& peer, TxPacket&
 
 MoveResult Transmitter::GatherCopied(QueuePair& qp, const TxPacket& packet, uint8_t* payload,
                                      Transfer& transfer, RunningIcrc& icrc) {
-  if (CopyEngine::TakePrefetched(qp, packet, payload, icrc)) return MoveResult::kDone;
+  if (rte_mbuf* const prefetched = CopyEngine::TakePrefetched(qp, packet)) {
+    icrc.Copy(payload, rte_pktmbuf_mtod(prefetched, const uint8_t*), packet.payload_bytes());
+    rte_pktmbuf_free(prefetched);
+    return MoveResult::kDone;
+  }
   const MoveResult result = context_.copies.GatherNow(qp, packet, transfer);
   if (result == MoveResult::kDone) icrc.Pass({payload, packet.payload_bytes()});
   return result;

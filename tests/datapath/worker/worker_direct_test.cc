@@ -3,6 +3,7 @@
 // and all who keep a packet or look at its bytes.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <rte_mempool.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -586,6 +587,28 @@ TEST_F(WorkerDirectTest, CopiedPayloadGoesAsFrames) {
   EXPECT_TRUE(Arrived());
   EXPECT_TRUE(Completed());
   EXPECT_EQ(frames(), 3u);
+}
+
+// The copy of the first packet has read the payload of the next ones, too. Where the receiver's
+// memory is `copied`, its copy at the end of the turn finds that payload as it was.
+TEST_F(WorkerDirectTest, PayloadThatWasPrefetchedNeedsNoFrame) {
+  constexpr uint32_t kLongBytes = 100 * kPacketBytes;
+  bed_.StartCopyHelper(*bed_.session, /*by_workers=*/true);
+  const std::vector<uint8_t> pattern = Pattern(kLongBytes, 2);
+  std::vector<uint8_t> source = pattern;
+  const MemoryRegion& from = bed_.Register(source.data(), kLongBytes, kAllAccess, MrMode::kCopied);
+  for (const MrMode mode : {MrMode::kMapped, MrMode::kCopied}) {
+    std::vector<uint8_t> target(kLongBytes);
+    const MemoryRegion& to = bed_.Register(target.data(), kLongBytes, kAllAccess, mode);
+    const uint32_t before = frames();
+    const uint32_t in_use = rte_mempool_in_use_count(TestPool());
+    Write(from, to, kLongBytes);
+    bed_.Settle();
+    EXPECT_EQ(target, pattern);
+    EXPECT_TRUE(Completed());
+    EXPECT_LT(frames() - before, 70u);
+    EXPECT_LE(rte_mempool_in_use_count(TestPool()), in_use + kBurst) << "of empty ones";
+  }
 }
 
 TEST(WorkersDirectTest, PacketsForAnotherWorkerGoAsFrames) {
