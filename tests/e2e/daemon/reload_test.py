@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labs.flows import Flows
 from labs.lab import UNPRIVILEGED, UROCE, UROCED, Host, WireLab, next_port
-from labs.process import Process, is_listening, run, run_status, wait_until
+from labs.process import Process, is_listening, json_of, run, run_status, wait_until
 from labs.programs import perftest
 
 WIRE = 'a = "10.0.0.1/24"\nb = "10.0.0.2/24"\n'
@@ -256,5 +256,5 @@ class PortTest(unittest.TestCase):
             status, output = run_status(self.lab.a.uroce("port", "set", *words))
             self.assertEqual(status, 2, output)
             self.assertIn(complaint, output)
-        devices = json.loads(run(self.lab.a.uroce("devices", "--json")))["devices"]
+        devices = json_of(self.lab.a.uroce("devices", "--json"))["devices"]
         self.assertFalse([device for device in devices if "rate_bps" in device], devices)

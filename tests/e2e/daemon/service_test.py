@@ -2,7 +2,6 @@
 """The daemon as a service: what the service manager is told, SIGHUP, --ready-fd."""
 import contextlib
 import ctypes
-import json
 import os
 import re
 import signal
@@ -13,7 +12,7 @@ import unittest
 from pathlib import Path
 
 from labs.lab import UROCE, UROCED
-from labs.process import Process, run, run_status, wait_until
+from labs.process import Process, json_of, run, run_status, wait_until
 
 WATCHDOG_US = 500_000
 LOOKS = 3  # At a daemon that goes on, until a second one believes that it will.
@@ -118,7 +117,7 @@ class ServiceTest(unittest.TestCase):
         self.assertEqual(workers, min(max(usable // 4, 1), 8))
         table = run([UROCE, "--socket", self.socket, "stat", "--workers"])
         self.assertTrue(table.startswith(chosen[0]), table)
-        stat = json.loads(run([UROCE, "--socket", self.socket, "stat", "--json"]))
+        stat = json_of([UROCE, "--socket", self.socket, "stat", "--json"])
         self.assertEqual(len(stat["workers"]), workers)
         self.assertIn('workers = "auto"\n',
                       run([UROCE, "--socket", self.socket, "config", "show"]))

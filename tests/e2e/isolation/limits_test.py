@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labs.killed_pairs import MortalLab, holdings_at_rest, wait_until_back
 from labs.lab import E2E, UROCE
-from labs.process import Process, run, run_status, wait_until
+from labs.process import Process, json_of, run_status, wait_until
 from labs.programs import pingpong
 
 CONTROL = E2E / "labs" / "control.py"
@@ -112,7 +112,7 @@ class MemoryLimitTest(unittest.TestCase):
 
         lab = CgroupLab()
         self.addCleanup(lab.tear_down)
-        limits = json.loads(run(lab.a.uroce("config", "show", "--json")))["limits"]
+        limits = json_of(lab.a.uroce("config", "show", "--json"))["limits"]
         self.assertEqual(limits["max_memory_per_user"], self.LIMIT * 3 // 4)
         self.assertEqual(limits["max_queue_bytes_per_user"], self.LIMIT // 4)
         self.assertEqual(limits["max_own_bytes_per_user"], self.LIMIT // 8)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two NICs under test and the hosts that see them: joined by the in-process wire of one daemon, or
 one daemon each in two network namespaces with a veth pair between."""
-import json
 import os
 import re
 import shutil
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from labs.netns import Namespace, make_veth_pair, remove_stale
 from labs.process import (
-    Failed, Process, is_listening, run, run_status, wait_until, where_threads_wait)
+    Failed, Process, is_listening, json_of, run, run_status, wait_until, where_threads_wait)
 
 ROOT = Path(__file__).resolve().parents[3]
 E2E = ROOT / "tests" / "e2e"
@@ -108,7 +107,7 @@ class Host:
 
     def dump(self, what):
         """What `uroce WHAT` knows. The socket is a file: no namespace is needed."""
-        return json.loads(run([UROCE, "--socket", self.daemon.socket, what, "--json"]))
+        return json_of([UROCE, "--socket", self.daemon.socket, what, "--json"])
 
     def counters(self):
         """All counters of this host's device, nested ones folded into dotted names."""

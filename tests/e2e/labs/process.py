@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs under test: started, watched and always ended, by their process id."""
 import glob
+import json
 import os
 import select
 import shutil
@@ -132,6 +133,15 @@ def run(command, timeout_s=60, env=None):
     """Runs a program that must succeed; returns its output."""
     process = Process(command, env)
     return process.expect_success(timeout_s)
+
+
+def json_of(command, timeout_s=60):
+    """Runs a program that must succeed and prints JSON. What it says on stderr is no part of that:
+    `uroce` may say that the daemon is stopped and that it waits."""
+    with tempfile.TemporaryFile() as printed:
+        Process(command, stdout=printed).expect_success(timeout_s)
+        printed.seek(0)
+        return json.load(printed)
 
 
 def run_status(command, timeout_s=60, env=None):

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of single packets, by rules: a program meets exactly the fault that a rule says, and the
 counters of both ends say what came of it."""
-import json
 import os
 import tempfile
 import unittest
 
 from labs.capture import capturing, tshark
 from labs.lab import UNPRIVILEGED, UROCE, WireLab
-from labs.process import run, run_status, wait_until
+from labs.process import json_of, run, run_status, wait_until
 from labs.programs import perftest, pingpong
 
 # Five WRITEs of 64 packets with a path MTU of 1024.
@@ -60,7 +59,7 @@ class FaultRulesTest(unittest.TestCase):
         return None if goes_back else (receiver, sender)
 
     def rules(self, device="uroce1"):
-        faults = json.loads(run(self.lab.b.uroce("fault", "show", "--json", "-d", device)))
+        faults = json_of(self.lab.b.uroce("fault", "show", "--json", "-d", device))
         return faults["devices"][0].get("fault_rules", [])
 
     def test_one_dropped_packet_is_sent_again_alone(self):
@@ -167,6 +166,6 @@ class RulesOfTheStartTest(unittest.TestCase):
         lab = WireLab("--fault", "uroce1:rule=drop,opcode=SEND_ONLY,dir=tx,nth=4")
         self.addCleanup(lab.close)
         pingpong(lab, "-n", 20, "-s", 64)
-        device = json.loads(run(lab.b.uroce("fault", "--json", "-d", "uroce1")))["devices"][0]
+        device = json_of(lab.b.uroce("fault", "--json", "-d", "uroce1"))["devices"][0]
         self.assertEqual(device["fault_transmit"]["dropped"], 1)
         self.assertEqual(device["fault_rules"][0]["acted"], 1)

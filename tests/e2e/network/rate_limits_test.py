@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of NICs and users: what leaves on the wire is never more, from any sender."""
-import json
 import time
 import unittest
 
 from labs.lab import WireLab, next_port
-from labs.process import run, run_status, wait_until
+from labs.process import json_of, run, run_status, wait_until
 
 FRAME_OVERHEAD = 24  # Preamble, FCS and gap.
 BURST = 256 * 1024   # What may leave at once, of both NICs, with frames that are being counted.
@@ -59,7 +58,7 @@ class RatesTest(unittest.TestCase):
                 lab = WireLab("--workers", workers, keys=["rate=200M"])
                 self.addCleanup(lab.close)
                 self.expect_at_most(lab, 200e6)
-                devices = json.loads(run(lab.a.uroce("devices", "--json")))["devices"]
+                devices = json_of(lab.a.uroce("devices", "--json"))["devices"]
                 self.assertEqual({device["rate_bps"] for device in devices}, {200_000_000})
                 self.assertIn("200 Mb/s", run(lab.a.uroce("devices")))
 
@@ -67,7 +66,7 @@ class RatesTest(unittest.TestCase):
         lab = WireLab("--max-rate-per-user", "200M", "--workers", 2)
         self.addCleanup(lab.close)
         self.expect_at_most(lab, 200e6)
-        settings = json.loads(run(lab.a.uroce("cc", "parameters", "--json")))["settings"]
+        settings = json_of(lab.a.uroce("cc", "parameters", "--json"))["settings"]
         self.assertEqual(settings[0]["max_rate_per_user_bps"], 200_000_000)
 
     def test_programs_of_a_limited_nic_end_in_time(self):

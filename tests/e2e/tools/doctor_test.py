@@ -114,13 +114,17 @@ class DoctorOnWireTest(unittest.TestCase):
             self.assertEqual(status, 1)
             (problem,) = find(findings, "problem", "it is stopped")
             self.assertEqual(problem["fix"], f"sudo kill -CONT {daemon.pid}")
-            waiting = Process(lab.a.uroce("devices"))
+            printed = tempfile.TemporaryFile()
+            self.addCleanup(printed.close)
+            waiting = Process(lab.a.uroce("devices", "--json"), stdout=printed)
             self.addCleanup(waiting.kill)
             wait_until(lambda: f"the daemon (pid {daemon.pid}) is stopped, by" in
                        waiting.output(), "the line of a command that waits")
         finally:
             daemon.signal(signal.SIGCONT)
         self.assertEqual(waiting.wait(10), 0)
+        printed.seek(0)
+        self.assertIn("devices", json.load(printed), "the line is no part of what it prints")
 
     def test_table_says_the_same_as_json(self):
         command = self.lab.a.uroce("doctor")

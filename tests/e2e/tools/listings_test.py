@@ -6,7 +6,7 @@ import re
 import unittest
 
 from labs.lab import UNPRIVILEGED, UROCE, WireLab, next_port
-from labs.process import Process, run, run_status, wait_until
+from labs.process import Process, json_of, run, run_status, wait_until
 
 LISTS = {"ctx": "ctxs", "pd": "pds", "cq": "cqs", "mr": "mrs", "qp": "qps"}
 
@@ -29,7 +29,7 @@ class ListingsTest(unittest.TestCase):
 
     @classmethod
     def objects(cls, command, *filters):
-        return json.loads(run(cls.lab.a.uroce(command, "--json", *filters)))[LISTS[command]]
+        return json_of(cls.lab.a.uroce(command, "--json", *filters))[LISTS[command]]
 
     def test_each_program_has_its_objects(self):
         for command in LISTS:
@@ -73,7 +73,7 @@ class ListingsTest(unittest.TestCase):
     def test_json_says_what_it_is_and_when(self):
         for command in (*LISTS, "devices", "stat", "srq", "peers", "switch", "cm", "cc"):
             with self.subTest(command):
-                shown = json.loads(run(self.lab.a.uroce(command, "--json")))
+                shown = json_of(self.lab.a.uroce(command, "--json"))
                 self.assertEqual(shown["schema"], f"uroce-{command}")
                 self.assertEqual(shown["schema_version"], 1)
                 self.assertRegex(shown["timestamp"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")

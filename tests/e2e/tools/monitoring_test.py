@@ -16,7 +16,7 @@ from pathlib import Path
 
 from labs.control import ABI_VERSION, Client
 from labs.lab import ROOT, UROCE, UROCED, WireLab, next_port
-from labs.process import PATIENCE, Failed, Process, run, run_status, wait_until
+from labs.process import PATIENCE, Failed, Process, json_of, run, run_status, wait_until
 from labs.programs import pingpong
 
 PYTHON = "/usr/bin/python3"  # For which Debian has pyverbs and prometheus_client.
@@ -172,7 +172,7 @@ class MetricsTest(unittest.TestCase):
         self.assertIn("application/openmetrics-text; version=1.0.0", kind)
         file = f"{self.lab.directory}/open_metrics.txt"
         Path(file).write_text(text, encoding="utf-8")
-        families = json.loads(run([PYTHON, "-c", PARSE, file]))
+        families = json_of([PYTHON, "-c", PARSE, file])
         self.assertEqual(families["uroce_port_rcv_bytes"]["unit"], "bytes")
         for name, family in families.items():
             self.assertNotIn(family["help"], ("", name.removeprefix("uroce_")),

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet history: the last packets of queue pairs that fail, and of live ones on demand."""
 import glob
-import json
 import os
 import tempfile
 import unittest
 
 from labs.capture import tshark
 from labs.lab import UROCED, VERBS_CHECK, WireLab, find_list, next_port
-from labs.process import run, run_status, wait_until
+from labs.process import json_of, run, run_status, wait_until
 from labs.programs import endless_writes, perftest, pingpong
 
 FILES = 3
@@ -30,7 +29,7 @@ class HistoryTest(unittest.TestCase):
         self.written = self.counts()["written"]
 
     def counts(self):
-        return json.loads(run(self.lab.a.uroce("stat", "--json")))["histories"]
+        return json_of(self.lab.a.uroce("stat", "--json"))["histories"]
 
     def received(self):
         return self.lab.b.counters()["counters.port_rcv_packets"]

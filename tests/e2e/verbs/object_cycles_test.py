@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of every kind made, used and unmade thousands of times, and what the daemon has then."""
-import json
 import unittest
 
 from labs.killed_pairs import MortalLab, all_maps, holdings_at_rest, wait_until_back
 from labs.lab import BUILD, LONG, UROCE
-from labs.process import Failed, resident_kilobytes, run, wait_until
+from labs.process import Failed, json_of, resident_kilobytes, wait_until
 
 CYCLES = 10_000 if LONG else 100
 WARM_UP = 100
@@ -22,7 +21,7 @@ class CyclesTest(unittest.TestCase):
         pid = lab.daemons[0].process.pid
 
         def held():
-            stat = json.loads(run([UROCE, "--socket", lab.daemons[0].socket, "stat", "--json"]))
+            stat = json_of([UROCE, "--socket", lab.daemons[0].socket, "stat", "--json"])
             return stat["held"]
 
         def cycle(count):
