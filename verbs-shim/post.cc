@@ -47,15 +47,6 @@ uint64_t TotalBytes(const ibv_send_wr& wr) {
   return total;
 }
 
-// One of the posters that find the worker asleep wakes it by a system call. The worker may take
-// long to get a processor, and without this rule every post would make the system call until then.
-void RingDoorbell(const QueuePair& queue_pair) {
-  uroce_doorbells& doorbells = *queue_pair.doorbells;
-  if (!rings::Ring(doorbells, queue_pair.doorbell_slot)) return;
-  if (__atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) == 0) return;
-  queue_pair.connection->Wake(queue_pair.wake_fd);
-}
-
 uint32_t LegalOpcodes(ibv_qp_type type) {
   if (type == IBV_QPT_UD) return kOfDatagrams;
   if (type == IBV_QPT_XRC_RECV) return 0;
@@ -164,6 +155,15 @@ void RingIfInError(const QueuePair& queue_pair) {
 }
 
 }  // namespace
+
+// One of the posters that find the worker asleep wakes it by a system call. The worker may take
+// long to get a processor, and without this rule every post would make the system call until then.
+void RingDoorbell(const QueuePair& queue_pair) {
+  uroce_doorbells& doorbells = *queue_pair.doorbells;
+  if (!rings::Ring(doorbells, queue_pair.doorbell_slot)) return;
+  if (__atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) == 0) return;
+  queue_pair.connection->Wake(queue_pair.wake_fd);
+}
 
 int WriteReceive(rings::WorkQueueProducer& ring, uint32_t max_sge, const ibv_recv_wr& wr) {
   if (static_cast<unsigned>(wr.num_sge) > max_sge) return EINVAL;

@@ -189,8 +189,41 @@ void OnReset(QueuePair& queue_pair) {
   }
 }
 
+/// Whether a change of attributes connects the queue pair, and it may move to another worker first.
+bool IsPlaced(const QueuePair& queue_pair, const ibv_qp_attr& attr, int mask) {
+  const ibv_qp& verbs = queue_pair.verbs.qp_base;
+  constexpr int kConnects = IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN;
+  return (mask & kConnects) == kConnects && attr.qp_state == IBV_QPS_RTR &&
+         (verbs.qp_type == IBV_QPT_RC || verbs.qp_type == IBV_QPT_UC) && verbs.srq == nullptr &&
+         queue_pair.connection->worker_count() > 1;
+}
+
+/// Lets the daemon move the queue pair to the worker of its peer. The doorbell of the new worker is
+/// rung once: another thread may have rung that of the former one meanwhile.
+void Place(QueuePair& queue_pair, const uroce_modify_qp& request) {
+  DaemonConnection& connection = *queue_pair.connection;
+  const ibv_qp& verbs = queue_pair.verbs.qp_base;
+  uroce_place_qp_reply placed;
+  const MutexLock lock(connection.queue_pair_mutex());
+  if (Call(connection, UROCE_PLACE_QP, request, &placed) != 0) return;
+  if (placed.worker >= connection.worker_count() || !IsSane(connection, placed.send_ring) ||
+      !IsSane(connection, placed.receive_ring)) {
+    return;
+  }
+  uroce_doorbells* const doorbells = connection.doorbells(placed.worker);
+  if (doorbells == queue_pair.doorbells) return;
+  AddRing(*Ours(verbs.send_cq), placed.send_ring);
+  AddRing(*Ours(verbs.recv_cq), placed.receive_ring);
+  const SpinGuard sends(queue_pair.send.lock);
+  const SpinGuard receives(queue_pair.receive.lock);
+  queue_pair.doorbells = doorbells;
+  queue_pair.wake_fd = connection.wake_fd(placed.worker);
+  RingDoorbell(queue_pair);
+}
+
 int Modify(QueuePair& queue_pair, const ibv_qp_attr& attr, int mask) {
   const uroce_modify_qp request = {queue_pair.verbs.qp_base.handle, ToAbi(attr, mask)};
+  if (IsPlaced(queue_pair, attr, mask)) Place(queue_pair, request);
   uroce_modify_qp_reply reply;
   const int error = Call(*queue_pair.connection, UROCE_MODIFY_QP, request, &reply);
   if (error != 0) return error;

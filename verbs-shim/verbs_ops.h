@@ -103,6 +103,8 @@ void SetAddress(QueuePair& queue_pair, const ibv_send_wr& wr);
 void SetRemoteSrq(QueuePair& queue_pair, uint32_t srqn);
 /// Publishes the requests since `first` and rings the doorbell. The caller holds send.lock.
 void PublishSends(QueuePair& queue_pair, uint32_t first);
+/// Has the worker look at the queues. The caller holds send.lock or receive.lock.
+void RingDoorbell(const QueuePair& queue_pair);
 /// 0, or the errno for which the send queue takes no request now.
 int CheckSendable(const QueuePair& queue_pair);
 

@@ -86,6 +86,7 @@ class CablePort final : public Port {
   bool wakes_itself() const override { return queues_ == 1; }
   bool BeforeSleep(uint16_t queue) override;
   void AfterSleep(uint16_t queue) override;
+  void UseOwners(const QpnOwners& owners) override { owners_ = &owners; }
   PortInfo Info() const override;
   PortCounters counters() const override {
     return {.tx_discards = lost_.load(std::memory_order_relaxed)};
@@ -100,10 +101,15 @@ class CablePort final : public Port {
     uint16_t from = 0;
   };
 
+  uint32_t QueueOf(Qpn qpn) const {
+    return owners_ == nullptr ? OwnerOf(qpn, queues_) : owners_->OwnerOf(qpn);
+  }
+
   const CableEndConfig config_;
   const uint16_t queues_;
   const std::shared_ptr<Inlet> out_;
   const std::shared_ptr<Inlet> in_;
+  const QpnOwners* owners_ = nullptr;  ///< Null: numbers say the queues.
   std::vector<FirstLane> first_lane_;  ///< Of each queue: the lane that it reads first.
   std::atomic<uint64_t> lost_{0};      ///< Frames for an end that is gone.
 };
@@ -136,7 +142,7 @@ uint16_t CablePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t cou
 /// Sends frames for the same queue together. The first frame that does not fit ends the burst.
 uint16_t CablePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
   if (queues_ == 1) return Taken(frames, out_->Lane(0, 0).Put(frames, count), count);
-  const auto target = [&](uint16_t i) { return OwnerOf(DestinationOf(*frames[i]), queues_); };
+  const auto target = [&](uint16_t i) { return QueueOf(DestinationOf(*frames[i])); };
   uint64_t reached = 0;
   uint16_t sent = 0;
   bool fits = true;

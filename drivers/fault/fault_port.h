@@ -148,6 +148,7 @@ class FaultPort final : public Port {
   Nanos Lag(Nanos now) const override { return port_->Lag(now); }
   bool may_lag() const override { return port_->may_lag(); }
   uint64_t receive_buffer_bytes() const override { return port_->receive_buffer_bytes(); }
+  void UseOwners(const QpnOwners& owners) override { port_->UseOwners(owners); }
   PortInfo Info() const override;
   PortCounters counters() const override;
   void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }

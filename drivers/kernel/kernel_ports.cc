@@ -431,11 +431,11 @@ absl::StatusOr<UdpPort::Opened> UdpPort::Open() const {
   if (queues() > 1) {
     // Sockets of queues share their port, with those of any other daemon of this user too: one that
     // does not share is refused where there are such.
-    absl::StatusOr<UdpSockets> alone = OpenUdpSockets(place_, /*is_shared=*/false);
+    absl::StatusOr<UdpSockets> alone = OpenUdpSockets(place_, 1);
     if (!alone.ok()) return alone.status();
   }
   for (uint16_t i = 0; i < queues(); ++i) {
-    absl::StatusOr<UdpSockets> sockets = OpenUdpSockets(place_, queues() > 1);
+    absl::StatusOr<UdpSockets> sockets = OpenUdpSockets(place_, queues());
     if (!sockets.ok()) return sockets.status();
     opened.sockets.push_back(*std::move(sockets));
   }

@@ -111,6 +111,67 @@ bool PassRoceOnly(int fd) {
   return Set(fd, SOL_SOCKET, SO_ATTACH_FILTER, program);
 }
 
+// Sockets that share what arrives: each queue gets the packets for its queue pairs.
+
+constexpr uint32_t kDestinationOffset = 4;  ///< In a BTH: of the word that ends in the QPN.
+
+/// The end of a program that returns the queue of a destination: that of the worker that the number
+/// says (OwnerOf) if each worker has a queue. The word with the QPN was loaded before.
+constexpr std::array<sock_filter, 4> ReturnQueue(uint32_t queues) {
+  return {{{BPF_ALU | BPF_AND | BPF_K, 0, 0, 0xffffff},
+           {BPF_ALU | BPF_MUL | BPF_K, 0, 0, queues},
+           {BPF_ALU | BPF_RSH | BPF_K, 0, 0, 24},
+           {BPF_RET | BPF_A, 0, 0, 0}}};
+}
+
+/// Of the group of `fd`, whose sockets were bound in the order of their queues. The program begins
+/// at the BTH. A packet that is too short goes to the first queue.
+bool ShareDatagrams(int fd, uint32_t queues) {
+  const auto end = ReturnQueue(queues);
+  std::array<sock_filter, 5> program = {
+      {Load(BPF_W, kDestinationOffset), end[0], end[1], end[2], end[3]}};
+  return Set(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF,
+             sock_fprog{.len = program.size(), .filter = program.data()});
+}
+
+/// Of the fanout group of `fd`, whose sockets joined in the order of their queues. The program
+/// begins at the IP header. All but RoCE goes to the first queue, so flows of a port's host keep
+/// their order.
+bool ShareFrames(int fd, uint32_t queues) {
+  constexpr uint32_t kUdp = 17;
+  constexpr uint32_t kUdpBytes = 8;
+  constexpr uint32_t kIpv6Bytes = 40;
+  const auto end = ReturnQueue(queues);
+  std::array<sock_filter, 24> program = {{
+      Load(BPF_B, 0),                               // 0: the version
+      {BPF_ALU | BPF_AND | BPF_K, 0, 0, 0xf0},      // 1
+      IfEqual(0x60, 10, 0),                         // 2: IPv6: to 13
+      IfEqual(0x40, 0, 19),                         // 3: else to 23
+      Load(BPF_B, 9),                               // 4
+      IfEqual(kUdp, 0, 17),                         // 5: else to 23
+      Load(BPF_H, 6),                               // 6
+      {BPF_JMP | BPF_JSET | BPF_K, 15, 0, 0x1fff},  // 7: a fragment: to 23
+      Load(BPF_B, 0),                               // 8
+      {BPF_ALU | BPF_AND | BPF_K, 0, 0, 0xf},       // 9
+      {BPF_ALU | BPF_LSH | BPF_K, 0, 0, 2},         // 10
+      {BPF_MISC | BPF_TAX, 0, 0, 0},                // 11: X = bytes of the header
+      {BPF_JMP | BPF_JA, 0, 0, 3},                  // 12: to 16
+      Load(BPF_B, 6),                               // 13
+      IfEqual(kUdp, 0, 8),                          // 14: else to 23
+      {BPF_LDX | BPF_IMM, 0, 0, kIpv6Bytes},        // 15
+      {BPF_LD | BPF_H | BPF_IND, 0, 0, 2},          // 16
+      IfEqual(kRoceUdpPort, 0, 5),                  // 17: else to 23
+      {BPF_LD | BPF_W | BPF_IND, 0, 0, kUdpBytes + kDestinationOffset},  // 18
+      end[0],                                                            // 19
+      end[1],                                                            // 20
+      end[2],                                                            // 21
+      end[3],                                                            // 22
+      {BPF_RET | BPF_K, 0, 0, 0},                                        // 23
+  }};
+  return Set(fd, SOL_PACKET, PACKET_FANOUT_DATA,
+             sock_fprog{.len = program.size(), .filter = program.data()});
+}
+
 bool BindPacketSocket(int fd, int ifindex) {
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
@@ -141,10 +202,10 @@ absl::StatusOr<Fd> OpenPacketSocket(const PacketSocketOptions& options) {
   if (!SetBuffer(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF, kSendBufferBytes)) return Failed("SO_SNDBUF");
   if (!options.takes_all_frames && !PassRoceOnly(fd.get())) return Failed("SO_ATTACH_FILTER");
   if (!BindPacketSocket(fd.get(), options.ifindex)) return Failed("bind");
-  const int fanout = options.fanout_id | PACKET_FANOUT_HASH << 16;
-  if (options.sockets > 1 && !Set(fd.get(), SOL_PACKET, PACKET_FANOUT, fanout)) {
-    return Failed("PACKET_FANOUT");
-  }
+  if (options.sockets == 1) return fd;
+  const int fanout = options.fanout_id | PACKET_FANOUT_CBPF << 16;
+  if (!Set(fd.get(), SOL_PACKET, PACKET_FANOUT, fanout)) return Failed("PACKET_FANOUT");
+  if (!ShareFrames(fd.get(), options.sockets)) return Failed("PACKET_FANOUT_DATA");
   return fd;
 }
 
@@ -171,7 +232,7 @@ struct Kind {
   bool is_ipv6 = false;
   std::string interface;
   std::optional<Gid> address;
-  bool is_shared = false;
+  uint16_t queues = 1;
 
   std::string Text(uint16_t port) const {
     char text[INET6_ADDRSTRLEN] = "";
@@ -233,7 +294,7 @@ absl::StatusOr<Fd> OpenReceiver(const Kind& kind) {
   if (!fd.ok()) return fd;
   SetBuffer(fd->get(), SO_RCVBUFFORCE, SO_RCVBUF, kReceiveBufferBytes);
   if (!TellAll(fd->get(), kind.is_ipv6)) return StepFailed(kind, kRoceUdpPort, "PKTINFO");
-  if (kind.is_shared && !TurnOn(fd->get(), SOL_SOCKET, SO_REUSEPORT)) {
+  if (kind.queues > 1 && !TurnOn(fd->get(), SOL_SOCKET, SO_REUSEPORT)) {
     return StepFailed(kind, kRoceUdpPort, "SO_REUSEPORT");
   }
   // RoCE packets may have no UDP checksum, over IPv6 too: those of adapters have none.
@@ -244,6 +305,9 @@ absl::StatusOr<Fd> OpenReceiver(const Kind& kind) {
   TurnOn(fd->get(), IPPROTO_UDP, UDP_GRO);
   if (!BindUdp(fd->get(), kind.is_ipv6, kind.address, kRoceUdpPort))
     return StepFailed(kind, kRoceUdpPort, "bind");
+  if (kind.queues > 1 && !ShareDatagrams(fd->get(), kind.queues)) {
+    return StepFailed(kind, kRoceUdpPort, "SO_ATTACH_REUSEPORT_CBPF");
+  }
   return fd;
 }
 
@@ -281,11 +345,10 @@ bool HasFamily(int family) { return static_cast<bool>(Fd(socket(family, SOCK_DGR
 
 }  // namespace
 
-absl::StatusOr<UdpSockets> OpenUdpSockets(const UdpPlace& place, bool is_shared) {
+absl::StatusOr<UdpSockets> OpenUdpSockets(const UdpPlace& place, uint16_t queues) {
   UdpSockets sockets;
   for (const bool is_ipv6 : {false, true}) {
-    Kind kind{
-        .is_ipv6 = is_ipv6, .interface = place.interface, .address = {}, .is_shared = is_shared};
+    Kind kind{.is_ipv6 = is_ipv6, .interface = place.interface, .address = {}, .queues = queues};
     const auto found = std::ranges::find_if(
         place.addresses, [&](const Gid& gid) { return gid.is_ipv4() != is_ipv6; });
     if (found != place.addresses.end()) kind.address = *found;

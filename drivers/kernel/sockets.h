@@ -20,8 +20,9 @@ namespace uroce::drivers {
 struct PacketSocketOptions {
   int ifindex = 0;
   bool takes_all_frames = false;  ///< Not only RoCE frames.
-  uint16_t sockets = 1;           ///< How many share the interface's frames by flow (fanout).
-  uint16_t fanout_id = 0;         ///< The same for all of them, and for no others.
+  /// How many share the interface's frames: see OpenUdpSockets.
+  uint16_t sockets = 1;
+  uint16_t fanout_id = 0;  ///< The same for all of them, and for no others.
 };
 
 /// Opens a socket that sends and receives frames with a virtio_net_hdr before each (superframe.h),
@@ -75,9 +76,11 @@ struct UdpPlace {
   friend bool operator==(const UdpPlace&, const UdpPlace&) = default;
 };
 
-/// `is_shared`: other queues have sockets at the same place, and the kernel spreads flows over
-/// them. Errors: one line that names the address and the step that failed.
-absl::StatusOr<UdpSockets> OpenUdpSockets(const UdpPlace& place, bool is_shared);
+/// `queues`: as many have sockets at the same place, opened in their order. The kernel gives each
+/// the packets for the queue pairs of its worker, if each worker has a queue: a classic BPF program
+/// computes it from the destination QPN. Errors: one line that names the address and the step that
+/// failed.
+absl::StatusOr<UdpSockets> OpenUdpSockets(const UdpPlace& place, uint16_t queues);
 
 /// Packets that the kernel dropped since the socket was opened, because its buffer was full.
 uint64_t SocketDrops(const Fd& socket);

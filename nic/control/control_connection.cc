@@ -115,6 +115,7 @@ constexpr Command kCommands[] = {
     Row<&CompletionQueues::Modify>(UROCE_MODIFY_CQ),
     Row<&CompletionQueues::Destroy>(UROCE_DESTROY_CQ),
     Row<&QueuePairs::Create>(UROCE_CREATE_QP),
+    Row<&QueuePairs::Place>(UROCE_PLACE_QP),
     Row<&ProgramCommands::ModifyQp>(UROCE_MODIFY_QP),
     Row<&QueuePairs::Query>(UROCE_QUERY_QP),
     Row<&ProgramCommands::DestroyQp>(UROCE_DESTROY_QP),

@@ -64,7 +64,7 @@ void Look(QueuePairView& view) {
   view.traffic = queue_pair.traffic();
   view.counters = queue_pair.counters();
   const congestion::Environment& environment =
-      view.object->device->datapath().CongestionOf(queue_pair.qpn(), queue_pair.traffic_class());
+      queue_pair.port().CongestionOf(queue_pair.traffic_class());
   view.priority = environment.priority;
   view.profile = environment.reacts() ? environment.settings.profile : congestion::Profile::kOff;
   view.flow = FlowOf(queue_pair, environment.settings.delay);
@@ -144,6 +144,7 @@ class QueuePairsSource : public ListSource {
     const std::vector<QueuePairView> views = walk_.Next();
     for (const QueuePairView& view : views) {
       Json json = QueuePairJson(view);
+      json["worker"] = context_.nic.OwnerOf(view.object->queue_pair).index();
       const std::string file = context_.histories.FileOf(view.object->queue_pair.qpn());
       if (!file.empty()) json["history"] = file;
       AddItem(text, json);

@@ -202,6 +202,7 @@ std::vector<uint32_t> Nic::NextDeviceIndices(size_t count) const {
 
 NicDevice& Nic::AddDevice(std::unique_ptr<NicDevice> device) {
   NicDevice& added = parts_->devices.Add(std::move(device));
+  added.removable_port().get().UseOwners(parts_->workers.owners());
   parts_->workers.AddDevice(&added.datapath());
   return added;
 }

@@ -25,16 +25,51 @@ uint32_t QueuePairNumbers::Take(uint32_t worker, Nanos now, const Place& place) 
   const uint32_t qpn = pool_.Take(
       now, {.first = FirstQpnOf(worker, workers()), .end = FirstQpnOf(worker + 1, workers())});
   if (qpn == 0) return 0;
-  ++counts_[worker];
-  if (place) ++counts_on_cables_.try_emplace(place->device, workers()).first->second[worker];
+  Count(worker, place, 1);
   return qpn;
 }
 
-void QueuePairNumbers::Release(Qpn qpn, Nanos now, const Place& place) {
-  const uint32_t worker = OwnerOf(qpn, workers());
-  --counts_[worker];
-  if (place) --counts_on_cables_.at(place->device)[worker];
+void QueuePairNumbers::Move(uint32_t from, uint32_t to, const Place& place) {
+  Count(from, place, -1);
+  Count(to, place, 1);
+}
+
+void QueuePairNumbers::Release(Qpn qpn, uint32_t worker, Nanos now, const Place& place) {
+  Count(worker, place, -1);
   pool_.Release(qpn.value(), now);
+}
+
+void QueuePairNumbers::Count(uint32_t worker, const Place& place, int32_t change) {
+  counts_[worker] += static_cast<uint32_t>(change);
+  if (!place) return;
+  counts_on_cables_.try_emplace(place->device, workers()).first->second[worker] +=
+      static_cast<uint32_t>(change);
+}
+
+void ConnectionPlacement::Remove(Qpn qpn) {
+  const auto found = ends_.find(qpn.value());
+  if (found == ends_.end()) return;
+  if (found->second.is_connected) --connected_[found->second.worker];
+  ends_.erase(found);
+}
+
+bool ConnectionPlacement::MayMove(Qpn qpn) const {
+  const auto found = ends_.find(qpn.value());
+  return found != ends_.end() && found->second.may_move;
+}
+
+uint32_t ConnectionPlacement::WorkerFor(Qpn own, uint32_t worker, Qpn remote,
+                                        uint32_t remote_worker) const {
+  if (own == remote) return worker;
+  // A remote end that is to be connected later follows this one.
+  if (!MayMove(remote)) return remote_worker;
+  const auto least = std::ranges::min_element(connected_);
+  return connected_[worker] == *least ? worker : static_cast<uint32_t>(least - connected_.begin());
+}
+
+void ConnectionPlacement::Connect(Qpn own, uint32_t worker) {
+  ends_.at(own.value()) = {.may_move = false, .is_connected = true, .worker = worker};
+  ++connected_[worker];
 }
 
 Domain::Use Domain::Begin(Users& its, const Users& other) {

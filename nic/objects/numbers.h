@@ -24,8 +24,8 @@ struct CablePlace {
   uint32_t device = 0;  ///< The NIC at the end.
 };
 
-/// Allocates numbers of queue pairs, and counts the queue pairs of each worker. A number determines
-/// the worker that owns its queue pair (pipeline/base/types.h). Control thread.
+/// Allocates numbers of queue pairs, and counts the queue pairs of each worker. A number says the
+/// worker that its queue pair begins at (pipeline/base/types.h). Control thread.
 class QueuePairNumbers {
  public:
   explicit QueuePairNumbers(uint32_t workers, NumberPool::Random random = SecureRandom)
@@ -40,14 +40,17 @@ class QueuePairNumbers {
   uint32_t WorkerFor(std::optional<uint32_t> bound, const Place& place = std::nullopt) const;
   /// Takes a number for a queue pair of `worker`, which counts it from now on. 0: there is none.
   uint32_t Take(uint32_t worker, Nanos now, const Place& place = std::nullopt);
-  /// The queue pair has left its worker. `place` is that of Take.
-  void Release(Qpn qpn, Nanos now, const Place& place = std::nullopt);
+  /// The queue pair has moved from one worker to another. `place` is that of Take.
+  void Move(uint32_t from, uint32_t to, const Place& place = std::nullopt);
+  /// The queue pair has left `worker`. `place` is that of Take.
+  void Release(Qpn qpn, uint32_t worker, Nanos now, const Place& place = std::nullopt);
 
   uint32_t count_on(uint32_t worker) const { return counts_[worker]; }
   size_t held() const { return pool_.held(); }
 
  private:
   uint32_t workers() const { return static_cast<uint32_t>(counts_.size()); }
+  void Count(uint32_t worker, const Place& place, int32_t change);
 
   NumberPool pool_;
   std::vector<uint32_t> counts_;  ///< By worker.
@@ -55,9 +58,39 @@ class QueuePairNumbers {
   absl::flat_hash_map<uint32_t, std::vector<uint32_t>> counts_on_cables_;
 };
 
+/// Chooses one worker for both ends of each connection inside the daemon: a connection is several
+/// times as fast there, since its packets need no frames. The end that is connected first goes to
+/// the worker with the fewest connected queue pairs, and the other one follows. A queue pair moves
+/// when it is connected for the first time, or never. Control thread.
+class ConnectionPlacement {
+ public:
+  explicit ConnectionPlacement(uint32_t workers) : connected_(workers) {}
+
+  /// A queue pair that may be connected. `may_move`: no object that it uses binds it to its worker.
+  void Add(Qpn qpn, bool may_move) { ends_.try_emplace(qpn.value(), End{.may_move = may_move}); }
+  void Remove(Qpn qpn);
+  bool MayMove(Qpn qpn) const;
+  /// The worker for `own`, now on `worker`, which is about to be connected to `remote`, which is on
+  /// `remote_worker`. A `remote` that is not known counts as one that stays.
+  uint32_t WorkerFor(Qpn own, uint32_t worker, Qpn remote, uint32_t remote_worker) const;
+  /// `own`, which was added, is connected and stays on `worker` from now on.
+  void Connect(Qpn own, uint32_t worker);
+  uint32_t connected_on(uint32_t worker) const { return connected_[worker]; }
+
+ private:
+  struct End {
+    bool may_move = false;
+    bool is_connected = false;
+    uint32_t worker = 0;  ///< Of one that is connected.
+  };
+
+  absl::flat_hash_map<uint32_t, End> ends_;  ///< By number.
+  std::vector<uint32_t> connected_;          ///< By worker.
+};
+
 /// Control thread.
 struct Numbers {
-  explicit Numbers(uint32_t workers) : queue_pairs(workers) {}
+  explicit Numbers(uint32_t workers) : queue_pairs(workers), connections(workers) {}
 
   /// The count of one kind of numbers in use, with its name in dumps.
   struct Held {
@@ -69,6 +102,7 @@ struct Numbers {
   }
 
   QueuePairNumbers queue_pairs;
+  ConnectionPlacement connections;
   NumberPool keys{32, 8};  ///< Of regions and windows.
   NumberPool srqs{24, 0};  ///< XRC requests name shared receive queues by these.
 };

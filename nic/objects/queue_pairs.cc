@@ -117,16 +117,12 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Create(const uroce_create_qp& 
   return made;
 }
 
-namespace {
-
-std::optional<CablePlace> PlaceOn(const NicDevice& device) {
+std::optional<CablePlace> QueuePairs::PlaceOf(const NicDevice& device) {
   const CableEnd* const end = device.config().cable();
   if (end == nullptr) return std::nullopt;
   return CablePlace{.cable = static_cast<uint32_t>(end->cable),
                     .device = device.datapath().index()};
 }
-
-}  // namespace
 
 absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& request,
                                                        const QueuePairLayout& layout,
@@ -136,7 +132,7 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
   SharedReceiveObject* srq = request.with_srq == 0 ? nullptr : *srqs_.Find(request.srq);
   const std::optional<uint32_t> bound = srq == nullptr ? std::nullopt : std::optional(srq->worker);
-  const std::optional<CablePlace> place = PlaceOn(*pd->context->device);
+  const std::optional<CablePlace> place = PlaceOf(*pd->context->device);
   datapath::Worker& worker =
       core_.nic().workers().at(core_.nic().numbers().queue_pairs.WorkerFor(bound, place));
   const uint32_t index = worker.index();
@@ -163,7 +159,7 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
       .async = core_.RecordsOn(pd->context->events),
       .signal_all = request.sq_sig_all != 0,
       .selective_repeat = pd->context->device->config().selective_repeat,
-      .congestion = &pd->context->device->datapath().CongestionOf(qpn, 0),
+      .congestion = &pd->context->device->datapath().CongestionOf(index, 0),
       .doorbell_slot = doorbell_slot,
       .page = core_.arena().At<uroce_qp_page>(offset),
       .sq = core_.arena().At<uint8_t>(offset + layout.sq_offset),
@@ -196,6 +192,10 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
   worker.Run([&] { worker.AddQueuePair(&object->queue_pair); });
   static_cast<void>(qps_.Add(std::move(object)));
   qpns_.insert(qpn.value());
+  if (core_.nic().workers().count() > 1) {
+    const bool connects = request.qp_type == IBV_QPT_RC || request.qp_type == IBV_QPT_UC;
+    core_.nic().numbers().connections.Add(qpn, connects && !bound);
+  }
   return uroce_create_qp_reply{.handle = handle,
                                .qp_num = qpn.value(),
                                .cap = layout.granted,
@@ -222,14 +222,12 @@ absl::StatusOr<uroce_destroy_qp_reply> QueuePairs::Destroy(uint32_t handle) {
     return absl::FailedPreconditionError(
         absl::StrCat("qp: it is attached to ", qp.groups.size(), " multicast groups"));
   }
-  const datapath::QueuePairConfig& config = qp.queue_pair.config();
   uroce_destroy_qp_reply reply{};
   datapath::Worker& worker = core_.nic().OwnerOf(qp.queue_pair);
   worker.Run([&] { worker.RemoveQueuePair(&qp.queue_pair); });
   reply.async_events_reported = qp.queue_pair.reports().async_records();
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
-  core_.nic().numbers().queue_pairs.Release(config.qpn, Nic::Now(), PlaceOn(*qp.device));
-  qpns_.erase(config.qpn.value());
+  ReleaseNumber(qp, worker.index());
   const ArenaRange range = qp.range;
   qps_.Remove(handle);
   core_.arena().Give(range.offset, range.length_bytes);
@@ -303,11 +301,18 @@ void QueuePairs::Leave(std::span<const std::unique_ptr<QueuePairObject>> leaving
                        [owner = worker](datapath::QueuePair& qp) { owner->RemoveQueuePair(&qp); });
   }
   for (const auto& object : leaving) {
-    const Qpn qpn = object->queue_pair.qpn();
     AddCounters(object->device->ended_counters(), object->queue_pair.counters());
-    core_.nic().numbers().queue_pairs.Release(qpn, Nic::Now(), PlaceOn(*object->device));
-    qpns_.erase(qpn.value());
+    ReleaseNumber(*object, core_.nic().OwnerOf(object->queue_pair).index());
   }
+}
+
+void QueuePairs::ReleaseNumber(const QueuePairObject& object, uint32_t worker) {
+  const Qpn qpn = object.queue_pair.qpn();
+  Numbers& numbers = core_.nic().numbers();
+  numbers.connections.Remove(qpn);
+  core_.nic().workers().owners().Forget(qpn);
+  numbers.queue_pairs.Release(qpn, worker, Nic::Now(), PlaceOf(*object.device));
+  qpns_.erase(qpn.value());
 }
 
 // ---- multicast groups: ibv_attach_mcast(3) ----

@@ -59,6 +59,9 @@ class QueuePairs : public ProgramPart {
                                                     FollowedPaths::Holder followed,
                                                     peers::Holder capabilities);
   absl::StatusOr<uroce_qp_attr> Query(uint32_t handle);
+  /// Moves a queue pair in INIT to the worker that is best for the connection that `request` is
+  /// about to make, if its first one. Other queue pairs stay.
+  absl::StatusOr<uroce_place_qp_reply> Place(const uroce_modify_qp& request);
 
   // ---- multicast ----
   /// Attaches a UD queue pair to a group, which the port joins. A second call changes nothing.
@@ -87,6 +90,14 @@ class QueuePairs : public ProgramPart {
   absl::StatusOr<QueuePairObject*> Find(uint32_t handle) const;
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
+  static std::optional<CablePlace> PlaceOf(const NicDevice& device);
+  /// Whether packets on the path that `request` names stay inside the daemon, and the queue pairs
+  /// at both ends may have one worker.
+  bool StaysInside(const uroce_modify_qp& request, const NicDevice& device) const;
+  /// Moves the queue pair, if it can be moved. Returns its worker.
+  uint32_t MoveTo(uint32_t worker, QueuePairObject& object);
+  /// The queue pair has left its worker.
+  void ReleaseNumber(const QueuePairObject& object, uint32_t worker);
   void DetachAll(QueuePairObject& qp);
   /// Takes queue pairs from their groups and workers, adds their counters to the device's, and
   /// releases their numbers.

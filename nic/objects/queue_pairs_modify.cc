@@ -49,8 +49,7 @@ datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObjec
   result.retry_count = attr.retry_cnt;
   result.rnr_retry = attr.rnr_retry;
   result.notify_drained = attr.en_sqd_async_notify != 0;
-  result.congestion =
-      &object.device->datapath().CongestionOf(object.queue_pair.qpn(), attr.ah_attr.traffic_class);
+  result.congestion = &object.queue_pair.port().CongestionOf(attr.ah_attr.traffic_class);
   return result;
 }
 
@@ -154,6 +153,52 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
   if (!status.ok()) return status;
   if (plan.path || next == QpState::kReset) object.followed = std::move(followed);
   return uroce_modify_qp_reply{.qp_state = static_cast<uint32_t>(next), .reserved = 0};
+}
+
+bool QueuePairs::StaysInside(const uroce_modify_qp& request, const NicDevice& device) const {
+  const absl::StatusOr<PathKey> path = PathKeyOf("place_qp", device, request.attr.ah_attr);
+  if (!path.ok()) return false;
+  return std::ranges::any_of(core_.nic().devices(), [&](const auto& other) {
+    const bool is_joined =
+        other.get() == &device || (device.wire() >= 0 && other->wire() == device.wire());
+    return is_joined && other->datapath().HasAddress(path->destination);
+  });
+}
+
+uint32_t QueuePairs::MoveTo(uint32_t worker, QueuePairObject& object) {
+  Nic& nic = core_.nic();
+  const uint32_t from = nic.OwnerOf(object.queue_pair).index();
+  if (worker == from) return from;
+  const absl::StatusOr<datapath::CompletionRing*> send = cqs_.RingOn(worker, *object.send_cq);
+  const absl::StatusOr<datapath::CompletionRing*> receive = cqs_.RingOn(worker, *object.receive_cq);
+  if (!send.ok() || !receive.ok()) return from;
+  if (!nic.workers().Move(object.queue_pair, worker, **send, **receive)) return from;
+  nic.numbers().queue_pairs.Move(from, worker, PlaceOf(*object.device));
+  return worker;
+}
+
+absl::StatusOr<uroce_place_qp_reply> QueuePairs::Place(const uroce_modify_qp& request) {
+  const absl::StatusOr<QueuePairObject*> found = qps_.Find(request.handle);
+  if (!found.ok()) return found.status();
+  QueuePairObject& object = **found;
+  if (absl::Status status = object.device->CheckThere(); !status.ok()) return status;
+  Nic& nic = core_.nic();
+  const Qpn own = object.queue_pair.qpn();
+  uint32_t worker = nic.OwnerOf(object.queue_pair).index();
+  ConnectionPlacement& connections = nic.numbers().connections;
+  if (connections.MayMove(own)) {
+    const Qpn remote(request.attr.dest_qp_num);
+    if (StaysInside(request, *object.device)) {
+      const uint32_t of_remote = nic.workers().OwnerOf(remote).index();
+      worker = MoveTo(connections.WorkerFor(own, worker, remote, of_remote), object);
+    }
+    connections.Connect(own, worker);
+  }
+  return uroce_place_qp_reply{
+      .worker = worker,
+      .reserved = 0,
+      .send_ring = CompletionQueues::DescribeRing(worker, *object.send_cq),
+      .receive_ring = CompletionQueues::DescribeRing(worker, *object.receive_cq)};
 }
 
 absl::StatusOr<uroce_qp_attr> QueuePairs::Query(uint32_t handle) {

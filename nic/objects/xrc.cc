@@ -34,7 +34,7 @@ datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page
   config.qpn = qpn;
   config.service = wire::Service::kXrc;
   config.selective_repeat = domain.device().config().selective_repeat;
-  config.congestion = &domain.device().datapath().CongestionOf(qpn, 0);
+  config.congestion = &domain.device().datapath().CongestionOf(domain.worker_index(), 0);
   config.doorbell_slot = qpn.value() % UROCE_DOORBELL_SLOTS;
   config.page = page;
   config.sq = config.rq = reinterpret_cast<uint8_t*>(page + 1);  // It has no slots.
@@ -68,7 +68,7 @@ XrcTarget::~XrcTarget() {
   worker.Run([&] { worker.RemoveQueuePair(&object_.queue_pair); });
   AddCounters(domain_->device().ended_counters(), object_.queue_pair.counters());
   domain_->ForgetTarget(qpn());
-  domain_->nic().numbers().queue_pairs.Release(qpn(), Nic::Now());
+  domain_->nic().numbers().queue_pairs.Release(qpn(), domain_->worker_index(), Nic::Now());
 }
 
 void XrcTarget::AddOpener(datapath::EventRecords* events) {

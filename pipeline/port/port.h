@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
+#include "pipeline/port/qpn_owners.h"
 
 struct rte_mbuf;
 
@@ -129,6 +130,10 @@ class Port {
   virtual uint64_t receive_buffer_bytes() const { return 0; }
 
   // ---- control thread ----
+  /// Says which worker has the queue pair of a number: a port that chooses the queue at the other
+  /// end itself sends frames to that worker's. Called before workers have the port; `owners`
+  /// outlives their use of it.
+  virtual void UseOwners(const QpnOwners& owners) { static_cast<void>(owners); }
   /// The present link, MTU and MAC.
   virtual PortInfo Info() const = 0;
   virtual PortCounters counters() const { return {}; }

@@ -41,8 +41,8 @@ std::vector<uint8_t> Pattern(size_t length, uint32_t seed) {
 }
 
 Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_slot,
-                   const Limits& its_limits)
-    : session(its_session), slot(its_slot), limits(its_limits) {
+                   const Limits& its_limits, uint32_t its_worker)
+    : session(its_session), slot(its_slot), worker(its_worker), limits(its_limits) {
   const uint32_t sq_slot = rings::SendSlotBytes(limits.max_sge, limits.max_inline);
   const uint32_t rq_slot = rings::ReceiveSlotBytes(limits.max_sge);
   sq.resize(size_t{limits.sq_depth} * sq_slot);
@@ -73,7 +73,7 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   QueuePairConfig config;
   config.session = session;
   config.device = device;
-  config.congestion = &device->CongestionOf(qpn, 0);
+  config.congestion = &device->CongestionOf(worker, 0);
   config.handle = qpn.value();
   config.qpn = qpn;
   config.pd = kTestPd;
@@ -241,9 +241,8 @@ Endpoint& Testbed::AddEndpoint(int device, const Endpoint::Limits& limits, uint3
   const Qpn qpn(FirstQpnOf(on_worker, workers->count()) + 0x100 + number);
   Session* const owning = limits.session != nullptr ? limits.session : session.get();
   endpoints.push_back(std::make_unique<Endpoint>(owning, devices[device].get(), qpn,
-                                                 number % UROCE_DOORBELL_SLOTS, limits));
+                                                 number % UROCE_DOORBELL_SLOTS, limits, on_worker));
   Endpoint& endpoint = *endpoints.back();
-  endpoint.worker = on_worker;
   Worker& owner = workers->at(on_worker);
   owner.Run([&] { owner.AddQueuePair(endpoint.qp.get()); });
   return endpoint;

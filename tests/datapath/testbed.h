@@ -47,7 +47,8 @@ struct Endpoint {
     CompletionRing* send_ring = nullptr;   ///< To complete sends on; null: the testbed makes one.
     XrcQueues* domain = nullptr;           ///< Of an XRC target.
   };
-  Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits);
+  Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits,
+           uint32_t worker = 0);
   ~Endpoint();
 
   // What a program does.
@@ -77,7 +78,7 @@ struct Endpoint {
 
   Session* session;
   uint32_t slot;
-  uint32_t worker = 0;     ///< That owns it.
+  uint32_t worker;         ///< That owns it.
   bool hold_bell = false;  ///< PostSend leaves publishing to a RingBell for many.
   Limits limits;
   std::unique_ptr<uroce_qp_page> page = std::make_unique<uroce_qp_page>();

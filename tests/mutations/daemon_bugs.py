@@ -23,6 +23,7 @@ OBJECTS = ["tests/nic/nic_domain_test",
            "tests/nic/nic_control_test",
            "tests/nic/nic_control_turns_test",
            "tests/nic/nic_remapped_regions_test"]
+PLACEMENT = ["tests/nic/nic_placement_test"]
 RESOURCES = ["tests/nic/nic_resources_test"]
 PATHS = ["tests/nic/paths/paths_test"]
 PEERS = ["tests/nic/peers/peers_test"]
@@ -46,6 +47,38 @@ TEARDOWN = ["tests/nic/nic_teardown_test"]
 TOOLS = ["tests/tools/tools_test"]
 
 BUGS = [
+    # nic/objects: the workers of connections
+    ("moved-queue-pair-counted-at-its-first-worker", PLACEMENT, "nic/objects/queue_pairs.cc",
+     "numbers.queue_pairs.Release(qpn, worker, ",
+     "numbers.queue_pairs.Release(qpn, uroce::OwnerOf(qpn, core_.nic().workers().count()), ",
+     "a queue pair leaves the count of the worker that has it"),
+    ("number-of-a-moved-queue-pair-stays-moved", PLACEMENT, "nic/objects/queue_pairs.cc",
+     "  core_.nic().workers().owners().Forget(qpn);\n", "",
+     "the number of a queue pair that has ended says its worker again"),
+    ("end-leaves-a-peer-that-stays", [*PLACEMENT, "tests/nic/nic_numbers_test"],
+     "nic/objects/numbers.cc", "  if (!MayMove(remote)) return remote_worker;\n", "",
+     "the second end of a connection follows the first"),
+    ("queue-pair-moves-while-it-is-connected",
+     [*PLACEMENT, "tests/datapath/datapath_worker_test"], "pipeline/datapath/worker/worker.cc",
+     "queue_pair.state() == transport::QpState::kInit && ", "",
+     "a queue pair moves in INIT alone"),
+    ("peer-of-the-same-number-elsewhere", PLACEMENT, "nic/objects/queue_pairs_modify.cc",
+     "return is_joined && other->datapath().HasAddress(path->destination);", "return is_joined;",
+     "the peer of a connection is where its address is"),
+    ("moved-queue-pair-in-lists-of-its-first-worker", ["tests/datapath/datapath_worker_test"],
+     "pipeline/datapath/queue/queue_pair.h", "    lists_ = {};\n", "",
+     "a queue pair that has moved is in no list of its first worker"),
+    ("moved-queue-pair-rings-its-first-worker", SHIM, "verbs-shim/queue_pair.cc",
+     "  queue_pair.doorbells = doorbells;\n", "",
+     "the program rings the worker that has the queue pair"),
+    ("ring-of-the-new-worker-not-polled", SHIM, "verbs-shim/queue_pair.cc",
+     "  AddRing(*Ours(verbs.send_cq), placed.send_ring);\n"
+     "  AddRing(*Ours(verbs.recv_cq), placed.receive_ring);\n", "",
+     "the program polls the ring of the worker that has the queue pair"),
+    ("new-worker-not-rung", SHIM, "verbs-shim/queue_pair.cc",
+     "  queue_pair.wake_fd = connection.wake_fd(placed.worker);\n  RingDoorbell(queue_pair);\n",
+     "  queue_pair.wake_fd = connection.wake_fd(placed.worker);\n",
+     "no doorbell is lost while a queue pair moves"),
     # nic/base: other processes and users
     ("fds-of-a-message-kept-open", BASE, "pipeline/os/unix_socket.cc",
      "  if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) return {Outcome::kFds};\n", "",

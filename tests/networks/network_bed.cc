@@ -95,7 +95,7 @@ void Join(SimulatedNic& nic, const Endpoint& from, SimulatedNic& peer, const End
   path.destination = peer.address();
   path.remote_qpn = to.qp->qpn();
   path.traffic_class = config.traffic_class;
-  path.ecn_capable = nic.device().CongestionOf(from.qp->qpn(), path.traffic_class).is_on();
+  path.ecn_capable = nic.device().CongestionOf(0, path.traffic_class).is_on();
   // Routers choose among equal paths by the source port.
   path.udp_source_port = static_cast<uint16_t>(0xc000 | (from.qp->qpn().value() * 41 & 0x3fff));
   datapath::Worker& worker = nic.worker();

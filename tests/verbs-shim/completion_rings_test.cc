@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "pipeline/shm/rings/doorbells.h"
 #include "tests/verbs-shim/shim_fixture.h"
 
 namespace uroce::shim_test {
@@ -63,6 +64,75 @@ TEST_F(CompletionRingsTest, CompletionsOfADestroyedQueuePairAreGoneFromItsWorker
   Push(1, 10);
   EXPECT_EQ(ibv_destroy_qp(third), 0);
   EXPECT_EQ(PollAll(), (std::vector<uint64_t>{1, 10}));
+}
+
+/// Queue pairs that move to another worker when they are connected.
+class PlacementTest : public ShimTest {
+ protected:
+  PlacementTest() : ShimTest(2) {}
+
+  static constexpr int kConnects = IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN;
+
+  static int Modify(ibv_qp* qp, ibv_qp_state state, int mask = kConnects) {
+    ibv_qp_attr attr = {};
+    attr.qp_state = state;
+    attr.dest_qp_num = 0x123;
+    attr.ah_attr.is_global = 1;
+    attr.ah_attr.grh.dgid.raw[15] = 9;
+    return ibv_modify_qp(qp, &attr, mask);
+  }
+  /// The slots of the doorbells that were rung at a worker.
+  std::vector<uint32_t> TakeBells(uint32_t worker) {
+    std::vector<uint32_t> slots;
+    (void)rings::Take(daemon_->doorbells(worker), [&](uint32_t slot) { slots.push_back(slot); });
+    return slots;
+  }
+  std::vector<uint32_t> BellOf(const ibv_qp* qp) {
+    return {daemon_->qp(qp->handle).reply.doorbell_slot};
+  }
+  bool WasPlaced() { return daemon_->Last(UROCE_PLACE_QP).command != 0; }
+};
+
+TEST_F(PlacementTest, AQueuePairThatIsConnectedUsesTheWorkerThatTheDaemonNames) {
+  daemon_->set_worker(1);
+  ASSERT_EQ(Modify(qp_, IBV_QPS_RTR), 0);
+  const auto asked = daemon_->Last(UROCE_PLACE_QP).As<uroce_modify_qp>();
+  EXPECT_EQ(asked.handle, qp_->handle);
+  EXPECT_EQ(asked.attr.dest_qp_num, 0x123u);
+  EXPECT_EQ(asked.attr.ah_attr.dgid[15], 9);
+  EXPECT_EQ(TakeBells(1), BellOf(qp_)) << "the new worker looks at what was posted before";
+  EXPECT_TRUE(TakeBells(0).empty());
+  MoveTo(IBV_QPS_RTS);
+  ibv_sge sge = {};
+  ASSERT_EQ(Post(Write(1, &sge)), 0);
+  EXPECT_EQ(TakeBells(1), BellOf(qp_));
+  EXPECT_TRUE(TakeBells(0).empty());
+  const uroce_cqe entry = {
+      .wr_id = 7, .qp_handle = qp_->handle, .qp_num = qp_->qp_num, .wqe_index = ~0u};
+  ASSERT_EQ(fake_cq().ring(1).Push(entry), rings::PushResult::kOk);
+  EXPECT_EQ(PollAll(), std::vector<uint64_t>{7}) << "the ring of the new worker is polled";
+}
+
+TEST_F(PlacementTest, AQueuePairThatIsNotPlacedStaysAndIsConnected) {
+  daemon_->set_worker(1);
+  daemon_->FailNext(UROCE_PLACE_QP, ENOMEM);
+  ASSERT_EQ(Modify(qp_, IBV_QPS_RTR), 0);
+  EXPECT_EQ(daemon_->Last(UROCE_MODIFY_QP).As<uroce_modify_qp>().attr.dest_qp_num, 0x123u);
+  MoveTo(IBV_QPS_RTS);
+  ibv_sge sge = {};
+  ASSERT_EQ(Post(Write(1, &sge)), 0);
+  EXPECT_EQ(TakeBells(0), BellOf(qp_));
+  EXPECT_TRUE(TakeBells(1).empty());
+}
+
+TEST_F(PlacementTest, OnlyAConnectionIsPlaced) {
+  ASSERT_EQ(Modify(qp_, IBV_QPS_RTS), 0) << "it is connected already";
+  ASSERT_EQ(Modify(qp_, IBV_QPS_RTR, IBV_QP_STATE), 0) << "without a destination";
+  ibv_qp* datagrams = CreateQp(cq_, false, IBV_QPT_UD);
+  ASSERT_NE(datagrams, nullptr);
+  ASSERT_EQ(Modify(datagrams, IBV_QPS_RTR), 0);
+  EXPECT_FALSE(WasPlaced());
+  EXPECT_EQ(ibv_destroy_qp(datagrams), 0);
 }
 
 TEST_F(CompletionRingsTest, AResizeKeepsWhatWaitsInEveryRing) {

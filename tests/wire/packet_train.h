@@ -13,6 +13,7 @@ struct PacketTrain {
   bool ipv6 = false;
   uint16_t identification = 0xfffe;  ///< Of the next packet; wraps.
   uint16_t udp_source_port = 0xc000;
+  Qpn dest_qpn{0x1234};
   uint32_t psn = 5;
 
   /// The next packet: a WRITE Middle with so many bytes of payload.
@@ -21,7 +22,7 @@ struct PacketTrain {
     config.source_mac = {2, 0, 0, 0, 0, 1};
     config.destination_mac = {2, 0, 0, 0, 0, 2};
     config.udp_source_port = udp_source_port;
-    config.dest_qpn = Qpn(0x1234);
+    config.dest_qpn = dest_qpn;
     for (Gid* const gid : {&config.source, &config.destination}) {
       gid->bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
       if (ipv6) gid->bytes = {0xfd, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};

@@ -57,8 +57,8 @@ void Device::SetCongestion(const congestion::Settings& settings, uint64_t line_b
   SetCongestionOfPriorities(all, line_bps);
 }
 
-congestion::Environment& Device::CongestionOf(Qpn qpn, uint8_t traffic_class) {
-  return congestion(OwnerOf(qpn, workers_))[congestion::PriorityOf(traffic_class)];
+congestion::Environment& Device::CongestionOf(uint32_t worker, uint8_t traffic_class) {
+  return congestion(worker)[congestion::PriorityOf(traffic_class)];
 }
 
 bool Device::HasAddress(const Gid& gid) const {

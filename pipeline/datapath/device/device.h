@@ -127,8 +127,8 @@ class Device {
   std::span<congestion::Environment, congestion::kPriorities> congestion(uint32_t worker) {
     return counters_[worker].congestion;
   }
-  /// The environment at the worker that owns the queue pair, for packets of `traffic_class`.
-  congestion::Environment& CongestionOf(Qpn qpn, uint8_t traffic_class);
+  /// The environment at a worker, for packets of `traffic_class`.
+  congestion::Environment& CongestionOf(uint32_t worker, uint8_t traffic_class);
   /// The sum of one counter over all workers.
   uint64_t Sum(std::atomic<uint64_t> DeviceCounters::*counter) const;
   uint64_t Of(uint32_t worker, std::atomic<uint64_t> DeviceCounters::*counter) const {

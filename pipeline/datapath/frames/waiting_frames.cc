@@ -12,7 +12,7 @@
 namespace uroce::datapath {
 
 CrossWorkerQueues::CrossWorkerQueues(uint32_t workers, std::function<void(uint32_t)> wake)
-    : workers_(workers), wake_(std::move(wake)) {
+    : workers_(workers), wake_(std::move(wake)), owners_(workers) {
   for (uint32_t i = 0; i < workers * workers; ++i) {
     queues_.push_back(std::make_unique<drivers::FrameQueue>(kDepthFrames));
   }

@@ -14,6 +14,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/port/frames.h"
+#include "pipeline/port/qpn_owners.h"
 #include "pipeline/wire/packet.h"
 
 struct rte_mbuf;
@@ -61,12 +62,15 @@ class CrossWorkerQueues {
   void Wake(uint32_t worker) { wake_(worker); }
   /// The receive gates of the queue pairs of all workers.
   ReceiveGates& gates() { return gates_; }
+  QpnOwners& owners() { return owners_; }
+  const QpnOwners& owners() const { return owners_; }
 
  private:
   const uint32_t workers_;
   const std::function<void(uint32_t)> wake_;
   std::vector<std::unique_ptr<drivers::FrameQueue>> queues_;
   ReceiveGates gates_;
+  QpnOwners owners_;
 };
 
 /// One worker's ends of these queues. Used by that worker's thread.
@@ -77,7 +81,9 @@ class CrossWorkerLink {
 
   uint32_t index() const { return index_; }
   uint32_t workers() const { return workers_; }
-  uint32_t OwnerOf(Qpn qpn) const { return uroce::OwnerOf(qpn, workers_); }
+  uint32_t OwnerOf(Qpn qpn) const {
+    return queues_ == nullptr ? 0 : queues_->owners().OwnerOf(qpn);
+  }
 
   /// Gives a frame to another worker. `position` names its device, which may be removed before the
   /// worker takes the frame. False: the queue is full, and the caller keeps the frame.

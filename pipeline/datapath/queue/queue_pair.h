@@ -39,7 +39,8 @@ class Session;
 class SharedReceiveQueue;
 class XrcQueues;
 
-/// Fixed at creation. Addresses are the daemon's, in the session's arena.
+/// Fixed at creation, except the rings (QueuePair::set_rings). Addresses are the daemon's, in the
+/// session's arena.
 struct QueuePairConfig {
   Session* session = nullptr;
   Device* device = nullptr;
@@ -378,7 +379,16 @@ class alignas(UROCE_LINE) QueuePair {
   // ---- what it is, and where ----
   const QueuePairConfig& config() const { return config_; }
   Qpn qpn() const { return config_.qpn; }
-  void set_home(const QueuePairHome& home) { home_ = home; }
+  void set_home(const QueuePairHome& home) {
+    home_ = home;
+    lists_ = {};
+    direct_peer_ = {};
+  }
+  /// The rings of the worker that is given the queue pair next, while no worker has it.
+  void set_rings(CompletionRing& send, CompletionRing& receive) {
+    config_.send_ring = &send;
+    config_.receive_ring = &receive;
+  }
   DevicePort& port() const { return *home_.port; }
   WorkerSession& program() const { return *home_.program; }
   SessionFlow& program_flow() const { return *home_.flow; }

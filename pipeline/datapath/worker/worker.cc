@@ -226,6 +226,22 @@ void Workers::RemoveDevice(Device* device) {
   RunOnEach([device](Worker& worker) { worker.RemoveDevice(device); });
 }
 
+bool Workers::Move(QueuePair& queue_pair, uint32_t worker, CompletionRing& send_ring,
+                   CompletionRing& receive_ring) {
+  Worker& from = OwnerOf(queue_pair.qpn());
+  Worker& to = at(worker);
+  bool is_taken = false;
+  from.Run([&] {
+    is_taken = queue_pair.state() == transport::QpState::kInit && !queue_pair.is_waiting() &&
+               owners().Move(queue_pair.qpn(), worker);
+    if (is_taken) from.RemoveQueuePair(&queue_pair);
+  });
+  if (!is_taken) return false;
+  queue_pair.set_rings(send_ring, receive_ring);
+  to.Run([&] { to.AddQueuePair(&queue_pair); });
+  return true;
+}
+
 void Workers::ChangeMac(Device& device, const Mac& mac) {
   RunTogether([&] {
     const Mac old = std::exchange(device.mac, mac);

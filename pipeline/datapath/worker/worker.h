@@ -184,7 +184,14 @@ class Workers {
 
   uint32_t count() const { return static_cast<uint32_t>(workers_.size()); }
   Worker& at(uint32_t index) const { return *workers_[index]; }
-  Worker& OwnerOf(Qpn qpn) const { return at(uroce::OwnerOf(qpn, count())); }
+  Worker& OwnerOf(Qpn qpn) const { return at(owners().OwnerOf(qpn)); }
+  QpnOwners& owners() { return cross_worker_.owners(); }
+  const QpnOwners& owners() const { return cross_worker_.owners(); }
+  /// Moves a queue pair that is in INIT, and was never connected, from its worker to `worker`,
+  /// where it completes on the two rings. False: it is in another state, or there is no memory, and
+  /// nothing has changed.
+  [[nodiscard]] bool Move(QueuePair& queue_pair, uint32_t worker, CompletionRing& send_ring,
+                          CompletionRing& receive_ring);
   void Start();
   void Stop();
 

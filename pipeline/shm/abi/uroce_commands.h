@@ -60,6 +60,7 @@ enum uroce_command {
   UROCE_TRIM_SEGMENT,
   UROCE_CREATE_STAGE,
   UROCE_CREATE_COPIES,
+  UROCE_PLACE_QP,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_HISTORY = 102,
@@ -454,6 +455,15 @@ struct uroce_modify_qp {
 struct uroce_modify_qp_reply {
   uint32_t qp_state;
   uint32_t reserved;
+};
+/* PLACE_QP: request uroce_modify_qp, which is about to change a connected queue pair from INIT to
+ * RTR. The daemon may move the queue pair to the worker of its peer. From the reply on the queue
+ * pair has its doorbell slot at `worker` and completes on these rings. */
+struct uroce_place_qp_reply {
+  uint32_t worker;
+  uint32_t reserved;
+  struct uroce_cq_ring send_ring; /* the CQs' rings of `worker`; the shim may have them already */
+  struct uroce_cq_ring receive_ring;
 };
 /* QUERY_QP: request uroce_handle, of a queue pair or of an XRC target; reply uroce_qp_attr. */
 /* DESTROY_QP: request uroce_handle. After the reply no CQE of the queue pair appears. */

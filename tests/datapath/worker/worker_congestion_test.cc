@@ -402,7 +402,7 @@ TEST_F(WorkerCongestionTest, APriorityHasItsWindow) {
   for (const auto& device : bed_.devices) device->SetCongestionOfPriorities(settings, kLine);
   for (const int priority : {3, 4, 5}) {
     const auto traffic_class = static_cast<uint8_t>(priority << 5);
-    bed_.attributes.congestion = &bed_.devices[0]->CongestionOf(a_.qp->qpn(), traffic_class);
+    bed_.attributes.congestion = &bed_.devices[0]->CongestionOf(0, traffic_class);
     bed_.Modify(a_, transport::QpState::kReset);
     bed_.Modify(b_, transport::QpState::kReset);
     bed_.Connect(a_, b_);

@@ -106,6 +106,82 @@ TEST_P(WorkersTest, OnTheWireFramesGoToTheirOwnersQueueAtOnce) {
   EXPECT_EQ(its.CountersOf(0).handed_over + its.CountersOf(1).handed_over, 0u);
 }
 
+/// A queue pair that moves to the worker of its peer before it is connected.
+class MovedQueuePairTest : public testing::Test {
+ protected:
+  MovedQueuePairTest() {
+    for (const auto& port : {wire_.first.get(), wire_.second.get()}) {
+      port->UseOwners(its_.bed.workers->owners());
+    }
+  }
+  static drivers::Cable MakeWire() {
+    TestPool();
+    return drivers::MakeCable({}, {}, {.depth_frames = 16, .queues = 2}).value();
+  }
+  bool Move(Endpoint& end, uint32_t worker) {
+    CompletionRing* const send = end.qp->config().send_ring;
+    CompletionRing* const receive = end.qp->config().receive_ring;
+    if (!its_.bed.workers->Move(*end.qp, worker, *send, *receive)) return false;
+    end.worker = worker;
+    return true;
+  }
+  uint64_t ReceivedBy(uint32_t worker) {
+    uint64_t packets = 0;
+    for (const auto& device : its_.bed.devices) {
+      packets += device->Of(worker, &DeviceCounters::port_rcv_packets);
+    }
+    return packets;
+  }
+
+  drivers::Cable wire_ = MakeWire();
+  WorkersBed its_{{wire_.first.get(), wire_.second.get()}};
+  Endpoint& a_ = its_.Add(0, 0);
+  Endpoint& b_ = its_.Add(1, 1);
+};
+
+TEST_F(MovedQueuePairTest, ItsNewWorkerAloneServesIt) {
+  its_.bed.Modify(b_, transport::QpState::kInit);
+  b_.PostReceive(5, {Testbed::Sge(its_.target, 0, 64)});
+  ASSERT_TRUE(Move(b_, 0));
+  EXPECT_EQ(&its_.bed.workers->OwnerOf(b_.qp->qpn()), &its_.bed.workers->at(0));
+  its_.bed.Connect(a_, b_);
+  a_.PostSend({.opcode = kSend, .wr_id = 1, .list = {Testbed::Sge(its_.source, 0, 64)}});
+  ASSERT_TRUE(its_.Completes(a_));
+  EXPECT_TRUE(its_.Arrived(64));
+  ASSERT_TRUE(its_.bed.RunUntil([&] { return b_.receive_ring.Peek() != nullptr; }));
+  uroce_cqe cqe;
+  ASSERT_TRUE(b_.PollReceive(cqe));
+  EXPECT_EQ(cqe.wr_id, 5u) << "it was posted before the queue pair moved";
+  its_.Write(a_, 60'000);
+  ASSERT_TRUE(its_.Completes(a_));
+  EXPECT_TRUE(its_.Arrived(60'000));
+  EXPECT_EQ(ReceivedBy(1), 0u);
+  EXPECT_EQ(its_.CountersOf(0).handed_over, 0u);
+}
+
+// The numbers in frames say the former workers.
+TEST_F(MovedQueuePairTest, FramesReachItFromAnotherWorker) {
+  its_.bed.Modify(b_, transport::QpState::kInit);
+  ASSERT_TRUE(Move(b_, 0));
+  its_.bed.Modify(a_, transport::QpState::kInit);
+  ASSERT_TRUE(Move(a_, 1));
+  its_.bed.Connect(a_, b_);
+  its_.Write(a_, 60'000);
+  ASSERT_TRUE(its_.Completes(a_));
+  EXPECT_TRUE(its_.Arrived(60'000));
+  EXPECT_EQ(its_.CountersOf(0).handed_over + its_.CountersOf(1).handed_over, 0u);
+  EXPECT_GT(ReceivedBy(0), ReceivedBy(1)) << "worker 0 has the responder, and 1 the requester";
+}
+
+TEST_F(MovedQueuePairTest, AConnectedQueuePairStays) {
+  its_.bed.Connect(a_, b_);
+  EXPECT_FALSE(Move(b_, 0));
+  EXPECT_EQ(&its_.bed.workers->OwnerOf(b_.qp->qpn()), &its_.bed.workers->at(1));
+  its_.Write(a_, 60'000);
+  ASSERT_TRUE(its_.Completes(a_));
+  EXPECT_TRUE(its_.Arrived(60'000));
+}
+
 TEST_P(WorkersTest, AnOwnAddressLosesNothingOnTheWayToAnotherWorker) {
   WorkersBed its;
   Endpoint& a = its.Add(0, first());

@@ -10,6 +10,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/port/frames.h"
+#include "pipeline/port/qpn_owners.h"
 #include "tests/drivers/frame_pool.h"
 
 namespace uroce::drivers {
@@ -155,6 +156,17 @@ TEST_F(WideWireTest, AFrameArrivesAtTheQueueOfItsQueuePairsWorkerAndOthersAtTheF
   EXPECT_EQ(Receive(*cable_.second, 0), (std::vector<uint32_t>{2, 5}));
   EXPECT_EQ(Receive(*cable_.second, 1), (std::vector<uint32_t>{3}));
   EXPECT_EQ(Receive(*cable_.second, 2), (std::vector<uint32_t>{0, 1, 4}));
+}
+
+TEST_F(WideWireTest, AFrameForAMovedQueuePairArrivesAtItsNewWorker) {
+  QpnOwners owners(kQueues);
+  cable_.first->UseOwners(owners);
+  std::vector<rte_mbuf*> frames = {FrameFor(2, 0), FrameFor(0, 1)};
+  ASSERT_TRUE(owners.Move(DestinationOf(*frames[0]), 1));
+  EXPECT_EQ(cable_.first->TransmitBurst(0, frames.data(), 2, kNow), 2);
+  EXPECT_EQ(Receive(*cable_.second, 0), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(Receive(*cable_.second, 1), (std::vector<uint32_t>{0}));
+  EXPECT_TRUE(Receive(*cable_.second, 2).empty());
 }
 
 TEST_F(WideWireTest, NoLaneHoldsASenderBackWhoseOtherEndIsGone) {

@@ -78,15 +78,18 @@ class DatagramsTest : public FramePoolTest {
     return frame;
   }
 
-  bool Open() {
+  static UdpPlace Loopback() {
     UdpPlace place;
     Gid ipv4;
     ipv4.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
     Gid ipv6;
     ipv6.bytes[15] = 1;
     place.addresses = {ipv4, ipv6};
+    return place;
+  }
+  bool Open() {
     // Not shared: the kernel would give the frames to another process that has the port.
-    absl::StatusOr<UdpSockets> opened = OpenUdpSockets(place, /*is_shared=*/false);
+    absl::StatusOr<UdpSockets> opened = OpenUdpSockets(Loopback(), 1);
     if (!opened.ok()) return false;
     sockets_ = *std::move(opened);
     return true;
@@ -145,6 +148,36 @@ TEST_P(DatagramFamilies, PacketsOfAFlowComeBackInOrderEachWithItsIcrc) {
     EXPECT_TRUE(std::equal(kOwnMac.begin(), kOwnMac.end(), received[i].begin())) << i;
   }
   EXPECT_EQ(reader_.TakeCounts().fitted, 0u) << "own packets have expected identifications";
+}
+
+TEST_P(DatagramFamilies, EachQueueReceivesThePacketsForItsQueuePairs) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  sockets_ = {};
+  constexpr uint16_t kQueues = 3;
+  std::vector<UdpSockets> queues;
+  for (uint16_t i = 0; i < kQueues; ++i) {
+    absl::StatusOr<UdpSockets> opened = OpenUdpSockets(Loopback(), kQueues);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    queues.push_back(*std::move(opened));
+  }
+  sockets_ = std::move(queues[0]);
+  std::vector<std::vector<Bytes>> sent(kQueues);
+  for (const size_t queue : {2, 0, 1, 2, 0}) {
+    const auto worker = static_cast<uint32_t>(queue);
+    for (const uint32_t qpn : {FirstQpnOf(worker, kQueues), FirstQpnOf(worker + 1, kQueues) - 1}) {
+      train_.dest_qpn = Qpn(qpn);
+      sent[queue].push_back(OnLoopback(train_, train_.Next(100)));
+      EXPECT_EQ(Send({sent[queue].back()}).frames, 1);
+    }
+  }
+  for (uint16_t queue = 0; queue < kQueues; ++queue) {
+    if (queue != 0) sockets_ = std::move(queues[queue]);
+    const std::vector<Bytes> received = Receive();
+    ASSERT_EQ(received.size(), sent[queue].size()) << queue;
+    for (size_t i = 0; i < received.size(); ++i) {
+      EXPECT_EQ(PayloadOf(received[i]), PayloadOf(sent[queue][i])) << queue << " " << i;
+    }
+  }
 }
 
 // The packets have the source port and the identifications that the kernel gives them.

@@ -47,6 +47,7 @@ void Connect(Script& script, uint32_t qp, uint8_t peer_host, uint32_t peer_qpn) 
   attr.ah_attr.sgid_index = 1;
   const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, peer_host};
   std::memcpy(attr.ah_attr.dgid, gid, sizeof(gid));
+  script.Call(UROCE_PLACE_QP, modify);
   script.Call(UROCE_MODIFY_QP, modify);
   attr.attr_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;

@@ -26,7 +26,7 @@ namespace uroce::nic {
 /// Two NICs on a wire. One in a process: DPDK starts once. Its workers run, until StopWorkers.
 class HandDaemon {
  public:
-  explicit HandDaemon(const Limits& limits) {
+  explicit HandDaemon(const Limits& limits, uint32_t workers = 1) {
     SetLogLevel("error");
     signal(SIGPIPE, SIG_IGN);  // As uroced has it.
     char directory[] = "/tmp/uroce-nic-test-XXXXXX";
@@ -34,6 +34,7 @@ class HandDaemon {
     Config config = MakeConfig({}, directory_ + "/u.sock").value();
     config.no_huge = true;
     config.limits = limits;
+    config.workers = workers;
     Ports ports = OpenPorts(config).value();
     nic_ = std::make_unique<Nic>(config, std::move(ports.devices), ports.seats);
     server_ =

@@ -228,6 +228,8 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
       return 0;
     case UROCE_CREATE_QP:
       return CreateQp(request.As<uroce_create_qp>(), reply);
+    case UROCE_PLACE_QP:
+      return PlaceQp(request.As<uroce_modify_qp>(), reply);
     case UROCE_MODIFY_QP:
       return ModifyQp(request.As<uroce_modify_qp>(), reply);
     case UROCE_QUERY_QP:
@@ -391,6 +393,14 @@ int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& r
   return 0;
 }
 
+int FakeDaemon::PlaceQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply) {
+  if (!qps_.contains(request.handle)) return EINVAL;
+  const FakeQp& qp = qps_[request.handle];
+  Append(reply,
+         uroce_place_qp_reply{worker_, 0, RingOf(qp.request.send_cq), RingOf(qp.request.recv_cq)});
+  return 0;
+}
+
 bool FakeSrq::Take(rings::ReceiveWqe& wqe) {
   if (entries.Look() != rings::QueueState::kReady) return false;
   if (rings::ReadReceiveWqe(entries.Slot(), request.max_sge, wqe) != rings::WqeResult::kOk) {
@@ -480,8 +490,8 @@ FakeSrq& FakeDaemon::srq(uint32_t handle) {
   return srqs_.at(handle);
 }
 
-uroce_doorbells& FakeDaemon::doorbells() {
-  return *reinterpret_cast<uroce_doorbells*>(arena_ + UROCE_DOORBELLS_OFFSET);
+uroce_doorbells& FakeDaemon::doorbells(uint32_t worker) {
+  return reinterpret_cast<uroce_doorbells*>(arena_ + UROCE_DOORBELLS_OFFSET)[worker];
 }
 
 }  // namespace uroce::shim_test

@@ -116,14 +116,14 @@ class FakeDaemon {
   /// The last command of this kind.
   Received Last(uint32_t command);
 
-  /// Workers of the next HELLO, and the worker of the next queue pairs.
+  /// Workers of the next HELLO, and the worker of the next queue pairs that are made or placed.
   void set_worker_count(uint32_t count) { worker_count_ = count; }
   void set_worker(uint32_t worker) { worker_ = worker; }
 
   FakeCq& cq(uint32_t handle);
   FakeQp& qp(uint32_t handle);
   FakeSrq& srq(uint32_t handle);
-  uroce_doorbells& doorbells();
+  uroce_doorbells& doorbells(uint32_t worker = 0);
   int wake_fd() const { return wake_fd_; }
   /// Write ends of the pipes of the newest context and channel.
   int async_fd() const { return async_fd_; }
@@ -142,6 +142,7 @@ class FakeDaemon {
   void Answer(int client, const Received& request, const Alter& alter = {});
   int Run(const Received& request, std::vector<uint8_t>& reply, std::vector<int>& fds);
   int Hello(std::vector<uint8_t>& reply, std::vector<int>& fds);
+  int PlaceQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply);
   int CreateCq(const uroce_create_cq& request, std::vector<uint8_t>& reply);
   int ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& reply);
   FakeRing MakeRing(uint32_t worker, uint32_t depth);
