@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 
 #include "nic/net/followed_paths.h"
 #include "nic/objects/contexts.h"
 #include "nic/objects/lifetimes.h"
+#include "nic/objects/numbers.h"
 #include "nic/objects/resources.h"
 #include "nic/peers/capability_negotiation.h"
 #include "pipeline/datapath/queue/queue_pair.h"
@@ -78,6 +80,9 @@ struct QueuePairObject {
   datapath::QueuePair queue_pair;
   QuotaShare held_bytes{nullptr};  ///< Of its user's own_bytes, for its works and packets.
 };
+
+/// Where queue pairs of the device are; nothing if it is not on a cable inside the daemon.
+std::optional<CablePlace> PlaceOf(const NicDevice& device);
 
 /// State of a queue pair that only its worker knows.
 struct QueuePairLive {

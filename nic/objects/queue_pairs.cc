@@ -117,13 +117,6 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Create(const uroce_create_qp& 
   return made;
 }
 
-std::optional<CablePlace> QueuePairs::PlaceOf(const NicDevice& device) {
-  const CableEnd* const end = device.config().cable();
-  if (end == nullptr) return std::nullopt;
-  return CablePlace{.cable = static_cast<uint32_t>(end->cable),
-                    .device = device.datapath().index()};
-}
-
 absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& request,
                                                        const QueuePairLayout& layout,
                                                        uint64_t offset) {

@@ -90,7 +90,6 @@ class QueuePairs : public ProgramPart {
   absl::StatusOr<QueuePairObject*> Find(uint32_t handle) const;
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
-  static std::optional<CablePlace> PlaceOf(const NicDevice& device);
   /// Whether packets on the path that `request` names stay inside the daemon, and the queue pairs
   /// at both ends may have one worker.
   bool StaysInside(const uroce_modify_qp& request, const NicDevice& device) const;

@@ -13,6 +13,7 @@
 #include "nic/devices/verbs_attributes.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/numbers.h"
+#include "nic/objects/queue_pair_object.h"
 #include "nic/objects/resources.h"
 #include "nic/objects/xrc.h"
 #include "nic/settings/config.h"
@@ -122,7 +123,8 @@ uroce_create_srq_reply SharedReceiveQueues::Add(const Plan& plan,
                                                 const ArenaRange& range, uint32_t limit) {
   const uint32_t index = plan.xrcd != nullptr
                              ? plan.xrcd->domain->worker_index()
-                             : core_.nic().numbers().queue_pairs.WorkerFor(std::nullopt);
+                             : core_.nic().numbers().queue_pairs.WorkerFor(
+                                   std::nullopt, PlaceOf(*plan.pd->context->device));
   std::unique_ptr<SharedReceiveObject> object(
       new SharedReceiveObject{Use(plan.pd),
                               Use(plan.xrcd),

@@ -92,7 +92,7 @@ XrcDomain::XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, u
     : nic_(nic),
       device_(device),
       file_(std::move(file)),
-      worker_index_(nic.numbers().queue_pairs.WorkerFor(std::nullopt)),
+      worker_index_(nic.numbers().queue_pairs.WorkerFor(std::nullopt, PlaceOf(device))),
       wake_fd_(std::move(wake_fd)),
       session_(0, Links(), uid, nic.user(uid).rate.get()) {
   worker().Run([this] { worker().AddSession(&session_); });

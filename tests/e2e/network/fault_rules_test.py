@@ -45,12 +45,17 @@ class FaultRulesTest(unittest.TestCase):
     def run_with_rule(self, words):
         run(self.lab.b.uroce("fault", "clear"))
         self.set(*words)
-        hosts = (self.lab.a, self.lab.b)
-        before = [host.counters() for host in hosts]
-        perftest(self.lab, "ib_write_bw", *WRITES)
+        both = self.count(lambda: perftest(self.lab, "ib_write_bw", *WRITES))
         rule = self.rules()[0]
         self.assertEqual(rule["acted"], 1, rule)
         self.assertGreater(rule["matched"], 3, rule)
+        return both
+
+    def count(self, work):
+        """What `work` counts, (of a, of b); None if `b` has repeated all behind a lost packet."""
+        hosts = (self.lab.a, self.lab.b)
+        before = [host.counters() for host in hosts]
+        work()
         receiver, sender = [{name.removeprefix("counters."): value - old.get(name, 0)
                              for name, value in host.counters().items()
                              if name.startswith("counters.") and isinstance(value, int)}
@@ -69,11 +74,16 @@ class FaultRulesTest(unittest.TestCase):
         self.assertEqual(receiver["rx_write_requests"], 5)
 
     def test_a_capture_has_the_dropped_packet_twice(self):
-        self.set("rule=drop", *MIDDLE)
         with tempfile.TemporaryDirectory() as directory:
             path = f"{directory}/c.pcapng"
-            with capturing(self.lab.b, path, "-d", "uroce1"):
-                perftest(self.lab, "ib_write_bw", *WRITES)
+
+            def capture():
+                run(self.lab.b.uroce("fault", "clear"))
+                self.set("rule=drop", *MIDDLE)
+                with capturing(self.lab.b, path, "-d", "uroce1"):
+                    perftest(self.lab, "ib_write_bw", *WRITES)
+
+            wait_until(lambda: self.count(capture), "a capture of one repeated packet")
             psns = tshark(path, "-Y", "infiniband.bth.opcode == 7", "-T", "fields",
                           "-e", "infiniband.bth.psn").split()
         self.assertEqual(len(psns) - len(set(psns)), 1, psns)
