@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 19u
+#define UROCE_ABI_VERSION 20u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 #define UROCE_MAX_DEVICES 64u
 #define UROCE_MAX_WORKERS 64u
