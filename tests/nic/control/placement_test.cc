@@ -168,10 +168,11 @@ TEST_F(PlacementTest, AQueuePairOfASharedReceiveQueueStaysAndItsPeerFollows) {
 }
 
 TEST_F(PlacementTest, AQueuePairWhosePeerIsElsewhereStays) {
-  a_.Make();
+  const auto a0 = a_.Make();
   const auto a1 = a_.Make();
   const auto b0 = b_.Make();
   ASSERT_NE(a1.worker, b0.worker);
+  ASSERT_EQ(Place(b_, b0, "10.0.0.1", a0).worker, b0.worker) << "it stays from now on";
   EXPECT_EQ(Place(a_, a1, "10.0.0.77", b0).worker, a1.worker)
       << "a host elsewhere has a queue pair with the same number";
 }
