@@ -20,7 +20,8 @@ namespace uroce::drivers {
 struct PacketSocketOptions {
   int ifindex = 0;
   bool takes_all_frames = false;  ///< Not only RoCE frames.
-  /// How many share the interface's frames: see OpenUdpSockets.
+  /// How many share the interface's frames. The kernel gives each the RoCE packets for the queue
+  /// pairs of its worker, as OpenUdpSockets says, and the first one all other frames.
   uint16_t sockets = 1;
   uint16_t fanout_id = 0;  ///< The same for all of them, and for no others.
 };

@@ -59,8 +59,8 @@ class QueuePairs : public ProgramPart {
                                                     FollowedPaths::Holder followed,
                                                     peers::Holder capabilities);
   absl::StatusOr<uroce_qp_attr> Query(uint32_t handle);
-  /// Moves a queue pair in INIT to the worker that is best for the connection that `request` is
-  /// about to make, if its first one. Other queue pairs stay.
+  /// Moves a queue pair in INIT that was never connected to the worker that is best for the
+  /// connection that `request` is about to make. Other queue pairs stay.
   absl::StatusOr<uroce_place_qp_reply> Place(const uroce_modify_qp& request);
 
   // ---- multicast ----

@@ -89,8 +89,8 @@ class DirectDelivery {
   const DirectContext context_;
   const drivers::PendingIcrc pending_;
   const PayloadReference references_;
-  std::vector<rte_mbuf*>
-      referred_;          ///< Prefetched payload to which frames refer until the turn ends.
+  /// Prefetched payload to which frames refer until the turn ends.
+  std::vector<rte_mbuf*> referred_;
   bool is_open_ = false;  ///< Not during a delivery: what the peer sends meanwhile goes as frames.
 };
 
