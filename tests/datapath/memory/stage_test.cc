@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -269,7 +270,7 @@ class RandomProgram {
     uint32_t& word = words[random_() % (offsetof(uroce_stage, data) / sizeof(uint32_t))];
     if (&word != &stage.requested) rings::StoreRelaxed(word, AnyWord(requested));
     stage.data[random_() % sizeof(stage.data)] = static_cast<uint8_t>(random_());
-    if (random_() % 16 == 0) stage.error = 0;
+    if (random_() % 16 == 0) stage.error = random_() % 4 == 0 ? EFAULT : 0;
     if (random_() % 16 == 0) rings::StoreRelease(stage.served, requested);
     syscall(SYS_futex, &stage.served, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
