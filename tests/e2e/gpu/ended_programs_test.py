@@ -6,7 +6,7 @@ import signal
 import unittest
 
 from gpu.honest_pair import BesideHonestPair
-from gpu.programs import REFUSED, SILENT, Transfers
+from gpu.programs import REFUSED, SILENT, SOON, Transfers
 from labs.killed_pairs import MortalLab
 from labs.lab import find_list
 from labs.process import wait_until
@@ -30,18 +30,18 @@ class EndedProgramsTest(BesideHonestPair):
         self.assertEqual(staged[0]["staged_refused"], 0)
 
     def test_a_program_that_is_killed_is_silent(self):
-        pair = self.start()
+        pair = self.start(timeout=SOON)
         pair.target.kill()
         self.assertEqual(pair.status(), SILENT)
 
     def test_a_program_that_exits_is_silent(self):
-        pair = self.start()
+        pair = self.start(timeout=SOON)
         pair.ask("exit")
         pair.target.expect_success(60)
         self.assertEqual(pair.status(), SILENT)
 
     def test_a_program_that_is_stopped_is_silent(self):
-        pair = self.start()
+        pair = self.start(timeout=SOON)
         pair.target.signal(signal.SIGSTOP)
         self.assertEqual(pair.status(), SILENT)
         self.honest.wait_for_progress()
@@ -82,7 +82,7 @@ class EndedProgramsTest(BesideHonestPair):
     def test_a_hang_of_the_driver_is_silence(self):
         for word in ("hang_copy", "hang_synchronize", "hang_call"):
             with self.subTest(word):
-                pair = self.start()
+                pair = self.start(timeout=SOON)
                 pair.words[word] = 1
                 self.assertEqual(pair.status(), SILENT)
                 self.honest.wait_for_progress()

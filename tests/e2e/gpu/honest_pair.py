@@ -3,7 +3,7 @@
 them whose bytes are all right."""
 import unittest
 
-from gpu.programs import Transfers
+from gpu.programs import PATIENT, Transfers
 from labs.killed_pairs import MortalLab, holdings_at_rest, wait_until_back
 
 
@@ -33,7 +33,7 @@ class BesideHonestPair(unittest.TestCase):
         self.honest.stop()
         wait_until_back(self.lab, self.before)
 
-    def start(self, role="target", timeout=14, requester="requester"):
+    def start(self, role="target", timeout=PATIENT, requester="requester"):
         pair = Transfers(self.lab, role, timeout, requester)
         self.addCleanup(pair.kill)
         pair.wait_for_progress()

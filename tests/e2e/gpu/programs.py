@@ -15,6 +15,10 @@ TRANSFERS = DRIVER / "transfers"
 # How requests to device memory fail.
 SILENT = "transport retry counter exceeded"
 REFUSED = "remote access error"
+# Timeouts of ACKs, as ibv_modify_qp takes them. A requester gives up after eight: after 8.6 s, as a
+# busy machine may keep a program from a CPU for long, or after 2.1 s where a peer falls silent.
+PATIENT = 18
+SOON = 16
 OFFSETS = {"delay_us": 0, "seed": 4, "fail_from": 8, "fail_count": 12, "fail_result": 16,
            "fail_late": 20, "hang_copy": 24, "hang_synchronize": 28, "hang_call": 32,
            "copies": 64, "hanging": 68, "registered": 72, "streams": 76}
@@ -51,7 +55,7 @@ class Transfers:
     """A program with device memory, and one that transfers to and from there. Each pair has its own
     words, by which its driver hangs and fails alone. `role` and `requester`: transfers.cc."""
 
-    def __init__(self, lab, role="target", timeout=14, requester="requester"):
+    def __init__(self, lab, role="target", timeout=PATIENT, requester="requester"):
         self.directory = tempfile.mkdtemp(prefix="transfers-", dir=lab.directory)
         self.words = Words(self.directory)
         self.target = start(lab.a, self.words, TRANSFERS, role, lab.a.device, self.directory)
