@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/base/cpu_limit.h"
 #include "nic/base/log.h"
+#include "nic/base/memory_limit.h"
 #include "nic/control/reconfiguration.h"
 #include "nic/control/server.h"
 #include "nic/devices/nic_device.h"
@@ -100,7 +101,7 @@ absl::Status Unprivileged(const Config& config) {
 /// The queues of all ports beyond the first of each.
 uint32_t FurtherQueues(const Nic& nic) {
   uint32_t queues = 0;
-  for (const auto& device : nic.devices()) queues += device->config().queues - 1;
+  for (const auto& device : nic.devices()) queues += FurtherQueues(device->config());
   return queues;
 }
 
@@ -133,8 +134,8 @@ namespace {
 Config WithWorkers(Config config) {
   if (!config.has_auto_workers) return config;
   config.usable_cpus = UsableCpus();
-  config.workers = AutoWorkers(config.usable_cpus);
-  LogInfo("{}", WorkersChosen(config));
+  config.usable_memory_bytes = MemoryLimit();
+  config.workers = AutoWorkers(config.usable_cpus, config.usable_memory_bytes);
   return config;
 }
 
@@ -213,6 +214,8 @@ void Daemon::Run() {
     OnSignal(signal_fd.get(), manager);
   });
   manager.TellReady(ReadyLine());
+  const Config& config = nic_->config();
+  if (config.has_auto_workers) LogInfo("{}", WorkersChosen(config));
   loop_.Run();
   manager.TellStopping();
   loop_.Forget(watch);

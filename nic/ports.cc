@@ -95,8 +95,7 @@ std::shared_ptr<drivers::SwitchNetwork> MakeSwitchNetwork(const Config& config,
 constexpr uint32_t kPoolFrames = 8192;
 constexpr uint32_t kQueueFrames = 1024;  // Kept by each further receive queue.
 constexpr uint32_t kSlackMib = 64;       // For rings and drivers.
-// Queues that ports added later may have without more frames: sockets keep those of a burst.
-constexpr uint32_t kSpareQueues = 4;
+constexpr uint32_t kSpareQueues = 4;     // For ports that are added later.
 
 absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
   return absl::InvalidArgumentError(
@@ -122,6 +121,12 @@ const drivers::DeviceArguments* ArgumentsOf(const DeviceConfig& device) {
   return dpdk == nullptr ? nullptr : &dpdk->arguments;
 }
 
+/// Whether it is a port by sockets of the kernel.
+bool IsBySockets(const DeviceConfig& device) {
+  return std::holds_alternative<drivers::KernelInterface>(device.kind) ||
+         std::holds_alternative<drivers::UdpSocket>(device.kind);
+}
+
 const drivers::MemifConfig* MemifOf(const DeviceConfig& device) {
   return std::get_if<drivers::MemifConfig>(&device.kind);
 }
@@ -145,8 +150,8 @@ Plan MakePlan(const Config& config) {
   for (const DeviceConfig& device : config.devices) {
     if (device.is_inside()) continue;
     plan.frame_bytes = std::max(plan.frame_bytes, FrameBytesOf(device));
-    plan.frames += (device.queues - 1) * kQueueFrames;
-    plan.further_queues += device.queues - 1;
+    plan.frames += FurtherQueues(device) * kQueueFrames;
+    plan.further_queues += FurtherQueues(device);
     const drivers::DeviceArguments* const arguments = ArgumentsOf(device);
     if (arguments == nullptr) continue;
     const uint32_t own_frame_bytes = arguments->rules().own_pool_frame_bytes;
@@ -184,11 +189,11 @@ absl::Status AddCable(const drivers::CableEndConfig& first, const drivers::Cable
   return absl::OkStatus();
 }
 
-/// Opens a port that is not emulated.
-absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& device,
-                                                        uint32_t workers, rte_mempool* pool) {
+absl::StatusOr<std::unique_ptr<drivers::Port>> OpenWithQueues(const DeviceConfig& device,
+                                                              uint32_t queues, uint32_t workers,
+                                                              rte_mempool* pool) {
   const drivers::PortOptions options{.mtu_bytes = device.mtu_bytes,
-                                     .queues = static_cast<uint16_t>(device.queues),
+                                     .queues = static_cast<uint16_t>(queues),
                                      .workers = static_cast<uint16_t>(workers),
                                      .flow_control = device.flow_control,
                                      .takes_all_frames = device.own_host};
@@ -201,6 +206,16 @@ absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& devi
         }
       },
       device.kind);
+}
+
+/// Opens a port that is not emulated. The kernel of a sandbox may have no sockets that share what
+/// arrives: a port that is not told its number of queues has one there.
+absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& device,
+                                                        uint32_t workers, rte_mempool* pool) {
+  const uint32_t queues = QueuesOf(device, workers);
+  auto port = OpenWithQueues(device, queues, workers, pool);
+  if (port.ok() || device.queues != 0 || queues == 1) return port;
+  return OpenWithQueues(device, 1, workers, pool);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
@@ -294,7 +309,7 @@ absl::Status CheckResources(const DeviceConfig& device, const PortResources& res
         absl::StrCat(key, ": frames of ", frame_bytes, " bytes, and the pool has frames of ",
                      resources.frame_bytes, "; give uroced the port when it starts"));
   }
-  if (further_queues + device.queues - 1 > resources.further_queues) {
+  if (further_queues + FurtherQueues(device) > resources.further_queues) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "queues=", device.queues, ": the pool has frames for ",
         resources.further_queues - further_queues + 1, "; give uroced the port when it starts"));
@@ -344,6 +359,15 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAddedPorts(
 }
 
 }  // namespace
+
+uint32_t QueuesOf(const DeviceConfig& device, uint32_t workers) {
+  if (device.queues != 0) return device.queues;
+  return IsBySockets(device) ? workers : 1;
+}
+
+uint32_t FurtherQueues(const DeviceConfig& device) {
+  return IsBySockets(device) || device.queues == 0 ? 0 : device.queues - 1;
+}
 
 absl::StatusOr<Ports> OpenPorts(const Config& config) {
   const Plan plan = MakePlan(config);

@@ -31,6 +31,13 @@ struct Ports : PortResources {
   std::vector<std::unique_ptr<NicDevice>> devices;
 };
 
+/// The queues of the port in a daemon of `workers`: those that are set. Otherwise ports by sockets
+/// of the kernel have one for each worker, which gets the packets for its own queue pairs there,
+/// and other ports have one.
+uint32_t QueuesOf(const DeviceConfig& device, uint32_t workers);
+/// The queues beyond the first for which the pools need more frames. Sockets keep none.
+uint32_t FurtherQueues(const DeviceConfig& device);
+
 /// Starts DPDK and opens the ports of the configuration. Call it once per process. Errors: one line
 /// that names the device.
 absl::StatusOr<Ports> OpenPorts(const Config& config);

@@ -16,6 +16,7 @@ static_assert(kMostAutoWorkers <= kMaxWorkers);
 
 constexpr uint64_t kNoQuota = UINT64_MAX;
 constexpr uint32_t kCpusOfAWorker = 4;
+constexpr uint64_t kMemoryOfAWorker = 512 << 20;
 
 /// `quota_us` of CPU time in each `period_us`, in whole CPUs. "max" and -1 are no numbers of this
 /// kind: no quota.
@@ -55,8 +56,10 @@ uint32_t UsableCpus() {
   return UsableCpus(static_cast<uint32_t>(AllowedCores().size()), OwnCgroups(), kCgroupMounts);
 }
 
-uint32_t AutoWorkers(uint32_t usable_cpus) {
-  return std::clamp(usable_cpus / kCpusOfAWorker, 1u, kMostAutoWorkers);
+uint32_t AutoWorkers(uint32_t usable_cpus, uint64_t memory_bytes) {
+  const uint64_t workers =
+      std::min<uint64_t>(usable_cpus / kCpusOfAWorker, memory_bytes / kMemoryOfAWorker);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(workers, 1, kMostAutoWorkers));
 }
 
 }  // namespace uroce::nic

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPUs that this process can use, and how many workers they are enough for.
+// The CPUs that this process can use, and how many workers the daemon starts by itself.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ uint32_t UsableCpus(uint32_t allowed, const std::string& groups, const std::stri
 /// The most workers that the daemon chooses by itself.
 inline constexpr uint32_t kMostAutoWorkers = 8;
 
-/// The number of workers where the daemon chooses it: a quarter of the CPUs, from 1 to
-/// kMostAutoWorkers. Programs and the kernel keep three quarters.
-uint32_t AutoWorkers(uint32_t usable_cpus);
+/// The number of workers where the daemon chooses it: one for four CPUs, so that programs and the
+/// kernel keep three quarters, and one for half a GiB of `memory_bytes`, since each worker brings
+/// 36 MB of frames. Range: 1 to kMostAutoWorkers.
+uint32_t AutoWorkers(uint32_t usable_cpus, uint64_t memory_bytes);
 
 }  // namespace uroce::nic

@@ -2,26 +2,35 @@
 #include "nic/objects/numbers.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "pipeline/base/types.h"
 
 namespace uroce::nic {
 
-uint32_t QueuePairNumbers::WorkerFor(std::optional<uint32_t> bound, const Place& place) const {
+uint32_t QueuePairNumbers::WorkerFor(std::optional<uint32_t> bound, const NicPlace& place) const {
   if (bound) return *bound;
-  if (!place) return static_cast<uint32_t>(std::ranges::min_element(counts_) - counts_.begin());
+  if (place.end) return WorkerAt(*place.end);
+  auto best = static_cast<uint32_t>(std::countr_zero(place.drivers));
+  for (uint32_t worker = best + 1; worker < workers(); ++worker) {
+    if ((place.drivers & SetOf(worker)) != 0 && counts_[worker] < counts_[best]) best = worker;
+  }
+  return best;
+}
+
+uint32_t QueuePairNumbers::WorkerAt(const NicPlace::CableEnd& end) const {
   // Cables begin at different workers, so that cables with few queue pairs use different ones.
-  uint32_t best = place->cable % workers();
-  const auto found = counts_on_cables_.find(place->device);
+  uint32_t best = end.cable % workers();
+  const auto found = counts_on_cables_.find(end.device);
   if (found == counts_on_cables_.end()) return best;
   for (uint32_t i = 1; i < workers(); ++i) {
-    const uint32_t worker = (place->cable + i) % workers();
+    const uint32_t worker = (end.cable + i) % workers();
     if (found->second[worker] < found->second[best]) best = worker;
   }
   return best;
 }
 
-uint32_t QueuePairNumbers::Take(uint32_t worker, Nanos now, const Place& place) {
+uint32_t QueuePairNumbers::Take(uint32_t worker, Nanos now, const NicPlace& place) {
   const uint32_t qpn = pool_.Take(
       now, {.first = FirstQpnOf(worker, workers()), .end = FirstQpnOf(worker + 1, workers())});
   if (qpn == 0) return 0;
@@ -29,20 +38,20 @@ uint32_t QueuePairNumbers::Take(uint32_t worker, Nanos now, const Place& place) 
   return qpn;
 }
 
-void QueuePairNumbers::Move(uint32_t from, uint32_t to, const Place& place) {
+void QueuePairNumbers::Move(uint32_t from, uint32_t to, const NicPlace& place) {
   Count(from, place, -1);
   Count(to, place, 1);
 }
 
-void QueuePairNumbers::Release(Qpn qpn, uint32_t worker, Nanos now, const Place& place) {
+void QueuePairNumbers::Release(Qpn qpn, uint32_t worker, Nanos now, const NicPlace& place) {
   Count(worker, place, -1);
   pool_.Release(qpn.value(), now);
 }
 
-void QueuePairNumbers::Count(uint32_t worker, const Place& place, int32_t change) {
+void QueuePairNumbers::Count(uint32_t worker, const NicPlace& place, int32_t change) {
   counts_[worker] += static_cast<uint32_t>(change);
-  if (!place) return;
-  counts_on_cables_.try_emplace(place->device, workers()).first->second[worker] +=
+  if (!place.end) return;
+  counts_on_cables_.try_emplace(place.end->device, workers()).first->second[worker] +=
       static_cast<uint32_t>(change);
 }
 

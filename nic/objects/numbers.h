@@ -18,10 +18,15 @@
 
 namespace uroce::nic {
 
-/// Where a queue pair of a NIC on a cable inside the daemon is: at one of the cable's two ends.
-struct CablePlace {
-  uint32_t cable = 0;
-  uint32_t device = 0;  ///< The NIC at the end.
+/// Where the queue pairs of a NIC are.
+struct NicPlace {
+  /// A cable inside the daemon, at one of whose ends the NIC is.
+  struct CableEnd {
+    uint32_t cable = 0;
+    uint32_t device = 0;  ///< The NIC.
+  };
+  std::optional<CableEnd> end;
+  WorkerSet drivers = ~WorkerSet{0};  ///< Those that drive the NIC's port, or its network.
 };
 
 /// Allocates numbers of queue pairs, and counts the queue pairs of each worker. A number says the
@@ -31,26 +36,27 @@ class QueuePairNumbers {
   explicit QueuePairNumbers(uint32_t workers, NumberPool::Random random = SecureRandom)
       : pool_(24, 0, random), counts_(workers) {}
 
-  using Place = std::optional<CablePlace>;
-
   /// The worker for a new queue pair: the one to which an object that it uses is `bound`, or the
-  /// one with the fewest queue pairs. On a cable it is the one with the fewest of the same end, and
-  /// both ends go through the workers in the same order: programs that connect make their queue
-  /// pairs in the same order, and a connection is twice as fast when one worker has both.
-  uint32_t WorkerFor(std::optional<uint32_t> bound, const Place& place = std::nullopt) const;
+  /// one with the fewest queue pairs of those that drive the NIC's port: others would hand each
+  /// frame to them. On a cable it is the one with the fewest of the same end, and both ends go
+  /// through the workers in the same order: programs that connect make their queue pairs in the
+  /// same order, and a connection is twice as fast when one worker has both.
+  uint32_t WorkerFor(std::optional<uint32_t> bound, const NicPlace& place = {}) const;
   /// Takes a number for a queue pair of `worker`, which counts it from now on. 0: there is none.
-  uint32_t Take(uint32_t worker, Nanos now, const Place& place = std::nullopt);
+  uint32_t Take(uint32_t worker, Nanos now, const NicPlace& place = {});
   /// The queue pair has moved from one worker to another. `place` is that of Take.
-  void Move(uint32_t from, uint32_t to, const Place& place = std::nullopt);
+  void Move(uint32_t from, uint32_t to, const NicPlace& place = {});
   /// The queue pair has left `worker`. `place` is that of Take.
-  void Release(Qpn qpn, uint32_t worker, Nanos now, const Place& place = std::nullopt);
+  void Release(Qpn qpn, uint32_t worker, Nanos now, const NicPlace& place = {});
 
   uint32_t count_on(uint32_t worker) const { return counts_[worker]; }
   size_t held() const { return pool_.held(); }
 
  private:
   uint32_t workers() const { return static_cast<uint32_t>(counts_.size()); }
-  void Count(uint32_t worker, const Place& place, int32_t change);
+  /// The worker with the fewest of the end.
+  uint32_t WorkerAt(const NicPlace::CableEnd& end) const;
+  void Count(uint32_t worker, const NicPlace& place, int32_t change);
 
   NumberPool pool_;
   std::vector<uint32_t> counts_;  ///< By worker.

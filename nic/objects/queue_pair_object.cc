@@ -7,11 +7,15 @@
 
 namespace uroce::nic {
 
-std::optional<CablePlace> PlaceOf(const NicDevice& device) {
-  const CableEnd* const end = device.config().cable();
-  if (end == nullptr) return std::nullopt;
-  return CablePlace{.cable = static_cast<uint32_t>(end->cable),
-                    .device = device.datapath().index()};
+NicPlace PlaceOf(const NicDevice& device) {
+  const datapath::Device& its = device.datapath();
+  // The worker of the first queue carries the frames of all switches.
+  const bool is_at_switch = device.config().at_switch() != nullptr;
+  NicPlace place{.end = {}, .drivers = is_at_switch ? SetOf(its.host_worker()) : its.drivers()};
+  if (const CableEnd* const end = device.config().cable()) {
+    place.end = {.cable = static_cast<uint32_t>(end->cable), .device = its.index()};
+  }
+  return place;
 }
 
 QueuePairLive LookAt(const QueuePairObject& object) {

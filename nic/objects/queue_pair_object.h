@@ -81,8 +81,8 @@ struct QueuePairObject {
   QuotaShare held_bytes{nullptr};  ///< Of its user's own_bytes, for its works and packets.
 };
 
-/// Where queue pairs of the device are; nothing if it is not on a cable inside the daemon.
-std::optional<CablePlace> PlaceOf(const NicDevice& device);
+/// Where queue pairs of the device are.
+NicPlace PlaceOf(const NicDevice& device);
 
 /// State of a queue pair that only its worker knows.
 struct QueuePairLive {

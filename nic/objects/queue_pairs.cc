@@ -125,7 +125,7 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
   SharedReceiveObject* srq = request.with_srq == 0 ? nullptr : *srqs_.Find(request.srq);
   const std::optional<uint32_t> bound = srq == nullptr ? std::nullopt : std::optional(srq->worker);
-  const std::optional<CablePlace> place = PlaceOf(*pd->context->device);
+  const NicPlace place = PlaceOf(*pd->context->device);
   datapath::Worker& worker =
       core_.nic().workers().at(core_.nic().numbers().queue_pairs.WorkerFor(bound, place));
   const uint32_t index = worker.index();

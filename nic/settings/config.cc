@@ -63,7 +63,8 @@ std::string Counted(uint32_t count, absl::string_view noun) {
 std::string WorkersChosen(const Config& config) {
   if (!config.has_auto_workers) return "";
   return absl::StrCat(Counted(config.workers, "worker"), ": auto, ",
-                      Counted(config.usable_cpus, "usable CPU"));
+                      Counted(config.usable_cpus, "usable CPU"), ", ",
+                      config.usable_memory_bytes >> 20, " MiB of usable memory");
 }
 
 // The profile of limits is applied first: single limits win over it, wherever they are written.

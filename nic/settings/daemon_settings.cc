@@ -73,7 +73,7 @@ std::vector<Row> FixedRows() {
       {{"socket", false, Section::kDaemon, "path of the control socket", true},
        &Config::socket_path},
       {{"workers", false, Section::kDaemon,
-        "threads that carry packets, 1 if not given; auto: one for 4 CPUs, 8 at most", true},
+        "threads that carry packets; auto, if not given: one for 4 CPUs, 8 at most", true},
        WorkersTarget{},
        1,
        kMaxWorkers},

@@ -72,6 +72,12 @@ std::optional<uint16_t> Device::QueueOf(uint32_t worker) const {
   return std::nullopt;
 }
 
+WorkerSet Device::drivers() const {
+  WorkerSet set = 0;
+  for (uint32_t queue = 0; queue < queues_; ++queue) set |= SetOf(DriverOfQueue(queue));
+  return set;
+}
+
 uint32_t Device::DriverOf(uint32_t worker) const {
   return QueueOf(worker) ? worker : DriverOfQueue(worker % queues_);
 }

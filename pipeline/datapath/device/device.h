@@ -107,6 +107,8 @@ class Device {
   std::optional<uint16_t> QueueOf(uint32_t worker) const;
   /// The worker that drives the queue by which `worker` sends: itself, or one that sends for it.
   uint32_t DriverOf(uint32_t worker) const;
+  /// The workers that drive queues of the port.
+  WorkerSet drivers() const;
   /// The worker that takes and sends the frames which are not RoCE.
   uint32_t host_worker() const { return DriverOfQueue(0); }
   /// Frames of a worker without a queue, on their way to its driver; null for the others.

@@ -72,7 +72,7 @@ class KilledProgramsTest(Ends, unittest.TestCase):
 
 class ManyConnectionsTest(unittest.TestCase):
     def setUp(self):
-        self.lab = MortalLab()
+        self.lab = MortalLab("--workers", "1")
         self.addCleanup(self.lab.tear_down)
 
     def open_all_at_once_and_close_them(self):

@@ -107,14 +107,15 @@ class ServiceTest(unittest.TestCase):
         self.assertEqual(os.listdir(self.directory), [], "nothing stays behind")
 
     def test_the_number_of_workers_that_it_chooses_is_told(self):
-        daemon = self.start("--workers", "auto")
+        daemon = self.start()
         wait_until(lambda: "uroced: ready, " in daemon.output(), "the line of a ready daemon")
         cpus = len(os.sched_getaffinity(daemon.pid))
-        chosen = re.search(r"(\d+) workers?: auto, (\d+) usable CPUs?\n", daemon.output())
+        chosen = re.search(r"(\d+) workers?: auto, (\d+) usable CPUs?, (\d+) MiB of usable memory"
+                           r"\n", daemon.output())
         self.assertIsNotNone(chosen, daemon.output())
-        workers, usable = map(int, chosen.groups())
+        workers, usable, memory = map(int, chosen.groups())
         self.assertIn(usable, range(1, cpus + 1))
-        self.assertEqual(workers, min(max(usable // 4, 1), 8))
+        self.assertEqual(workers, max(min(usable // 4, memory // 512, 8), 1))
         table = run([UROCE, "--socket", self.socket, "stat", "--workers"])
         self.assertTrue(table.startswith(chosen[0]), table)
         stat = json_of([UROCE, "--socket", self.socket, "stat", "--json"])

@@ -8,7 +8,7 @@ import unittest
 
 from labs.blocking_fds import LINGER_SECONDS
 from labs.control import ABI_VERSION, Client
-from labs.lab import BUILD, E2E, WireLab
+from labs.lab import E2E, WireLab, preload
 from labs.process import Process, wait_until
 
 BLOCKING_FDS = E2E / "labs" / "blocking_fds.py"
@@ -75,4 +75,4 @@ class StuckFdsTest(unittest.TestCase):
 class OlderKernelTest(StuckFdsTest):
     """The same where the kernel takes fds for every socket."""
 
-    daemon_prefix = ("env", f"LD_PRELOAD={BUILD}/tests/e2e/before_passrights.so")
+    daemon_prefix = preload("before_passrights")

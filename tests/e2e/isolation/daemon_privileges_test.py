@@ -4,7 +4,7 @@ import os
 import unittest
 from pathlib import Path
 
-from labs.lab import BUILD, UNPRIVILEGED, VethLab, WireLab
+from labs.lab import UNPRIVILEGED, VethLab, WireLab, preload
 from labs.process import Failed
 from labs.programs import DataCheck, seed
 
@@ -49,10 +49,6 @@ class ServiceLab(VethLab):
     def _build(self):
         os.chmod(self.directory, 0o711)
         super()._build()
-
-
-def preload(name):
-    return "env", f"LD_PRELOAD={BUILD}/tests/e2e/{name}.so"
 
 
 class DeafThreadLab(WireLab):

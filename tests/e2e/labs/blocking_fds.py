@@ -71,7 +71,7 @@ class Program(Client):
 
     def hello(self):
         fds = self.call_with_fds("HELLO", "II", ABI_VERSION, 0)
-        self.lend_socket = socket.socket(fileno=fds[2])  # The arena, one worker's eventfd, this.
+        self.lend_socket = socket.socket(fileno=fds[-1])  # Behind those of the arena and workers.
         return self
 
 

@@ -25,6 +25,12 @@ LONG = bool(os.environ.get("UROCE_E2E_LONG"))
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                 "--bounding-set=-all", "--inh-caps=-all")
 
+
+def preload(name):
+    """Starts a program with a library of programs/preloaded."""
+    return "env", f"LD_PRELOAD={BUILD}/tests/e2e/{name}.so"
+
+
 _next_port = 20000
 
 

@@ -26,7 +26,7 @@ def find(findings, level, text):
 
 class DoctorOfASharedCpuTest(unittest.TestCase):
     def setUp(self):
-        self.lab = WireLab()
+        self.lab = WireLab("--workers", "1")
         self.addCleanup(self.lab.close)
         self.lab.a.dump("devices")  # It answers when its workers are there.
         tasks = f"/proc/{self.lab.a.daemon.process.pid}/task"

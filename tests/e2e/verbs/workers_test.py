@@ -3,11 +3,12 @@
 pairs and whichever drives the port."""
 import unittest
 
-from labs.lab import LONG, UdpLab, VethLab, WireLab, find_list
+from labs.lab import LONG, UNPRIVILEGED, UdpLab, VethLab, WireLab, find_list, preload
 from labs.memif_lab import MemifLab
 from labs.process import wait_until
 from labs.programs import (data_check, data_check_in_one_process, endless_writes, perftest,
                            pingpong, seed)
+from labs.switch_lab import SwitchLab
 
 WORKERS = ("--workers", "2")
 ITERATIONS = 2000 if LONG else 100
@@ -21,13 +22,6 @@ def workers_of(host):
 
 def both_worked(host):
     return all(worker["port_xmit_packets"] for worker in workers_of(host))
-
-
-def takes_all_over(host):
-    """Whether each frame that a worker has handed over has been taken. The last ones, of
-    acknowledgements, may be on their way when a program ends."""
-    workers = workers_of(host)
-    return sum(its["handed_over"] - its["taken_over"] for its in workers) == 0
 
 
 class WireWorkersTest(unittest.TestCase):
@@ -84,38 +78,64 @@ class WireWorkersWithFaultsTest(unittest.TestCase):
         data_check(lab, "--seed", its_seed, "--ops", DATA_OPS, timeout_s=200)
 
 
-class OneQueuePorts:
-    """Ports with one queue, which one worker drives for both."""
+class OneWorker:
+    """A port with one queue, or a switch: all queue pairs are on the worker that drives it."""
+
+    queue_pairs = 3
 
     def test_data_and_many_queue_pairs(self):
         lab = self.make_lab()
         self.addCleanup(lab.close)
         data_check(lab, "--seed", seed(), "--ops", DATA_OPS)
-        # Half of the queue pairs live on the worker that does not drive the port.
         perftest(lab, "ib_write_bw", "-q", 8, "-n", ITERATIONS, "-s", 4096)
         perftest(lab, "ib_send_bw", "-q", 2, "-n", ITERATIONS, "-s", 4096)
-        handed = sum(worker["handed_over"] for worker in workers_of(lab.a))
-        wait_until(lambda: takes_all_over(lab.a), "the other worker to take all over")
-        full = sum(worker["rx_cross_worker_full"] for worker in workers_of(lab.a))
-        device = find_list(lab.a.dump("stat"))[0]["counters"]
-        self.assertEqual(full, device["rx_cross_worker_full"])
-        self.assertGreater(handed, 0)
+        workers = workers_of(lab.a)
+        self.assertEqual(sum(worker["handed_over"] for worker in workers), 0, workers)
+        endless_writes(self, lab, "-q", 3)
+        wait_until(lambda: len(find_list(lab.a.dump("qp"))) == self.queue_pairs, "queue pairs")
+        self.assertEqual(len({its["worker"] for its in find_list(lab.a.dump("qp"))}), 1)
 
 
-class VethWorkersTest(OneQueuePorts, unittest.TestCase):
+class OneQueueLab(VethLab):
+    def _port(self, _number):
+        return "iface=eth0,queues=1"
+
+
+class VethWorkersTest(OneWorker, unittest.TestCase):
     @staticmethod
     def make_lab():
-        return VethLab(9000, *WORKERS)
+        return OneQueueLab(9000, *WORKERS)
 
 
-class UdpWorkersTest(OneQueuePorts, unittest.TestCase):
+class UdpWorkersTest(OneWorker, unittest.TestCase):
     @staticmethod
     def make_lab():
-        return UdpLab(9000, *WORKERS)
+        return UdpLab(9000, *WORKERS, place="eth0,queues=1")
+
+
+class UnsharedUdpLab(UdpLab):
+    daemon_prefix = (*UNPRIVILEGED, *preload("without_shared_sockets"))
+
+
+class UnsharedUdpWorkersTest(OneWorker, unittest.TestCase):
+    """The kernel has no sockets that share a port, and the port has no queues=."""
+
+    @staticmethod
+    def make_lab():
+        return UnsharedUdpLab(9000, *WORKERS)
+
+
+class SwitchWorkersTest(OneWorker, unittest.TestCase):
+    queue_pairs = 6  # Both ends are in one daemon.
+
+    @staticmethod
+    def make_lab():
+        return SwitchLab("ports=2", arguments=WORKERS)
 
 
 class QueueForEachWorker:
-    """The kernel gives each queue the packets for the queue pairs of its worker."""
+    """Without `queues=` a port has a queue for each worker, and the kernel gives each the packets
+    for the queue pairs of its worker."""
 
     WAYS = ("port_rcv_packets", "port_xmit_packets")
     LOST = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rx_unknown_qpn",
@@ -145,24 +165,19 @@ class QueueForEachWorker:
                                version=version)
 
 
-class VethQueuesLab(VethLab):
-    def _port(self, _number):
-        return "iface=eth0,queues=2"
-
-
 class VethQueuesTest(QueueForEachWorker, unittest.TestCase):
     @staticmethod
     def make_lab():
-        return VethQueuesLab(9000, *WORKERS)
+        return VethLab(9000, *WORKERS)
 
 
 class UdpQueuesTest(QueueForEachWorker, unittest.TestCase):
     @staticmethod
     def make_lab():
-        return UdpLab(9000, *WORKERS, place="eth0,queues=2")
+        return UdpLab(9000, *WORKERS)
 
 
-class MemifWorkersTest(OneQueuePorts, unittest.TestCase):
+class MemifWorkersTest(OneWorker, unittest.TestCase):
     @staticmethod
     def make_lab():
         return MemifLab(*WORKERS)

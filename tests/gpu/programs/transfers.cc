@@ -14,6 +14,7 @@
 //               "N rounds" now and then, in the end "done", or "failed: STATUS"; exit status 1:
 //               bytes differ. TIMEOUT is that of its ACKs (4.096 us * 2^TIMEOUT).
 //   doubter     goes on where bytes differ, and prints "N wrong" before "N rounds".
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -86,8 +87,12 @@ class FullFds {
 class FullAddressSpace {
  public:
   FullAddressSpace() {
-    constexpr rlim_t kLanes = 2;  // As many as the daemon has workers, or more.
-    constexpr rlim_t kRoom = sizeof(uroce_stage) + kLanes * sizeof(uroce_copy_lane) + (1 << 20);
+    constexpr rlim_t kRoom =
+        sizeof(uroce_stage) + UROCE_COPY_LANES * sizeof(uroce_copy_lane) + (1 << 20);
+    pthread_attr_t stack;
+    pthread_attr_init(&stack);
+    pthread_attr_setstacksize(&stack, 2 * kRoom);
+    pthread_setattr_default_np(&stack);
     getrlimit(RLIMIT_AS, &former_);
     unsigned long pages = 0;
     std::FILE* const file = std::fopen("/proc/self/statm", "r");

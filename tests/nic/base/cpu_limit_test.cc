@@ -86,13 +86,23 @@ TEST_F(CpuLimitTest, OfThisProcessIsNotMoreThanItsMask) {
   EXPECT_LE(UsableCpus(), AllowedCores().size());
 }
 
+constexpr uint64_t kGiB = 1 << 30;
+
 TEST(AutoWorkersTest, ThreeQuartersOfTheCpusAreLeftToOthers) {
-  for (const uint32_t cpus : {1, 2, 3, 4, 7}) EXPECT_EQ(AutoWorkers(cpus), 1u) << cpus;
-  EXPECT_EQ(AutoWorkers(8), 2u);
-  EXPECT_EQ(AutoWorkers(15), 3u);
-  EXPECT_EQ(AutoWorkers(16), 4u);
-  EXPECT_EQ(AutoWorkers(32), 8u);
-  EXPECT_EQ(AutoWorkers(256), 8u);
+  for (const uint32_t cpus : {1, 2, 3, 4, 7}) EXPECT_EQ(AutoWorkers(cpus, 64 * kGiB), 1u) << cpus;
+  EXPECT_EQ(AutoWorkers(8, 64 * kGiB), 2u);
+  EXPECT_EQ(AutoWorkers(15, 64 * kGiB), 3u);
+  EXPECT_EQ(AutoWorkers(16, 64 * kGiB), 4u);
+  EXPECT_EQ(AutoWorkers(32, 64 * kGiB), 8u);
+  EXPECT_EQ(AutoWorkers(256, 64 * kGiB), 8u);
+}
+
+TEST(AutoWorkersTest, FramesTakeASmallPartOfTheMemory) {
+  EXPECT_EQ(AutoWorkers(64, 2 * kGiB), 4u);
+  EXPECT_EQ(AutoWorkers(64, 2 * kGiB - 1), 3u);
+  EXPECT_EQ(AutoWorkers(64, 256 << 20), 1u);
+  EXPECT_EQ(AutoWorkers(64, 0), 1u);
+  EXPECT_EQ(AutoWorkers(4, 2 * kGiB), 1u);
 }
 
 }  // namespace

@@ -24,16 +24,29 @@ TEST(QueuePairNumbersTest, ANewQueuePairGoesWhereFewestLive) {
   EXPECT_EQ(numbers.WorkerFor(0), 0u) << "worker 0 too";
 }
 
+TEST(QueuePairNumbersTest, ANewQueuePairGoesToADriverOfItsPort) {
+  QueuePairNumbers numbers(4);
+  const NicPlace one{.end = {}, .drivers = SetOf(2)};
+  const NicPlace two{.end = {}, .drivers = SetOf(1) | SetOf(3)};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(numbers.WorkerFor(std::nullopt, one), 2u);
+  ASSERT_NE(numbers.Take(1, kNow, two), 0u);
+  EXPECT_EQ(numbers.WorkerFor(std::nullopt, two), 3u) << "fewer are there";
+  ASSERT_NE(numbers.Take(3, kNow, two), 0u);
+  ASSERT_NE(numbers.Take(3, kNow, two), 0u);
+  EXPECT_EQ(numbers.WorkerFor(std::nullopt, two), 1u);
+  EXPECT_EQ(numbers.WorkerFor(0, two), 0u) << "what it uses is bound to a worker";
+}
+
 /// Two NICs on the cable inside the daemon with this number.
 struct CableEnds {
   explicit CableEnds(uint32_t cable)
-      : first{.cable = cable, .device = 2 * cable},
-        second{.cable = cable, .device = 2 * cable + 1} {}
-  CablePlace first;
-  CablePlace second;
+      : first{.end = {{.cable = cable, .device = 2 * cable}}},
+        second{.end = {{.cable = cable, .device = 2 * cable + 1}}} {}
+  NicPlace first;
+  NicPlace second;
 };
 
-uint32_t AddAt(QueuePairNumbers& numbers, const CablePlace& place) {
+uint32_t AddAt(QueuePairNumbers& numbers, const NicPlace& place) {
   const uint32_t worker = numbers.WorkerFor(std::nullopt, place);
   EXPECT_NE(numbers.Take(worker, kNow, place), 0u);
   return worker;

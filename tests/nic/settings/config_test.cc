@@ -31,15 +31,17 @@ TEST(ConfigTest, NothingSaidGivesTwoNicsOnAnInProcessWire) {
 
 // The daemon chooses when it starts: see nic/base/cpu_limit.h.
 TEST(ConfigTest, TheNumberOfWorkersMayBeLeftToTheDaemon) {
+  EXPECT_EQ(ValueOf("workers", *FromFlags({})), "auto");
   absl::StatusOr<Config> config = FromFlags({"--workers=auto"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_TRUE(config->has_auto_workers);
   EXPECT_EQ(ValueOf("workers", *config), "auto");
   config->workers = 4;
   config->usable_cpus = 16;
-  EXPECT_EQ(WorkersChosen(*config), "4 workers: auto, 16 usable CPUs");
+  config->usable_memory_bytes = uint64_t{3} << 30;
+  EXPECT_EQ(WorkersChosen(*config), "4 workers: auto, 16 usable CPUs, 3072 MiB of usable memory");
   config->workers = config->usable_cpus = 1;
-  EXPECT_EQ(WorkersChosen(*config), "1 worker: auto, 1 usable CPU");
+  EXPECT_EQ(WorkersChosen(*config), "1 worker: auto, 1 usable CPU, 3072 MiB of usable memory");
   const absl::StatusOr<Config> later = FromFlags({"--workers=auto", "--workers=2"});
   ASSERT_TRUE(later.ok()) << later.status();
   EXPECT_EQ(later->workers, 2u);

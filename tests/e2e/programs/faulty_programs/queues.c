@@ -37,10 +37,11 @@ static void destroy_queue_pair(struct vc_side* side) {
   if (ibv_destroy_qp(side->qp)) vc_die(side, "ibv_destroy_qp failed");
 }
 
-/* With `cq` for its sends. */
-static void make_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
+/* With `cq` for its sends. `srq` may be NULL. */
+static void make_queue_pair(struct vc_side* side, struct ibv_cq* cq, struct ibv_srq* srq) {
   struct ibv_qp_init_attr attributes = {.send_cq = cq,
                                         .recv_cq = side->recv_cq,
+                                        .srq = srq,
                                         .qp_type = IBV_QPT_RC,
                                         .cap = {.max_send_wr = 32, .max_send_sge = 1}};
   side->qp = cq ? ibv_create_qp(side->pd, &attributes) : NULL;
@@ -50,7 +51,7 @@ static void make_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
 
 static void replace_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
   destroy_queue_pair(side);
-  make_queue_pair(side, cq);
+  make_queue_pair(side, cq, NULL);
 }
 
 /* Its queue pairs go to error, and the program is told; no other program is concerned. */
@@ -119,18 +120,27 @@ static void never_reads_events(struct mu_pair* pair) {
   ibv_ack_cq_events(pair->a.send_cq, count);
 }
 
+/* Its shared receive queue binds it to the worker that has the fewest queue pairs now. */
+static void make_bound_queue_pair(struct vc_side* side) {
+  struct ibv_srq_init_attr attributes = {.attr = {.max_wr = 1, .max_sge = 1}};
+  struct ibv_srq* srq = ibv_create_srq(side->pd, &attributes);
+  if (!srq) vc_die(side, "ibv_create_srq: %s", strerror(errno));
+  make_queue_pair(side, side->send_cq, srq);
+}
+
 /* Resets b while packets for it are on their way, wherever they wait, and connects both again with
- * other PSNs: what was sent before must not count for the next life. */
+ * other PSNs: what was sent before must not count for the next life. Both are on the NIC of a, with
+ * two workers on different ones. */
 static void resets_while_its_peer_sends(struct mu_pair* pair) {
   struct vc_side* sides[] = {&pair->b, &pair->a};
   uint64_t random = pair->options.seed;
-  /* A third one first: with two workers and ports of one queue, both live beside the worker that
-   * receives for them. */
-  struct vc_side third = pair->a;
+  pair->options.devices[1] = pair->options.devices[0];
+  pair->options.gid_indices[1] = pair->options.gid_indices[0];
+  destroy_queue_pair(&pair->b);
+  vc_side_open(&pair->b, &pair->options, 1);
   for (int i = 0; i < 2; ++i) destroy_queue_pair(sides[i]);
-  make_queue_pair(&third, third.send_cq);
-  make_queue_pair(&pair->a, pair->a.send_cq);
-  make_queue_pair(&pair->b, pair->b.send_cq);
+  make_bound_queue_pair(&pair->a);
+  make_bound_queue_pair(&pair->b);
   mu_bring_up(pair);
   for (int life = 0; life < RESETS; ++life) {
     for (int i = 0; i < WRITES; ++i) mu_post_write(pair);

@@ -56,9 +56,7 @@ void PostWrite(const Program& program, const QueuePair& queue_pair, uint32_t lke
   std::memcpy(slot + sizeof(wqe), &sge, sizeof(sge));
   auto& page = *reinterpret_cast<uroce_qp_page*>(program.arena + layout.page_offset);
   rings::StoreRelease(page.sq_produced.value, 1u);
-  if (!rings::Ring(*program.doorbells(), layout.doorbell_slot)) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(program.wake_fd(), &one, sizeof(one));
+  program.Ring(layout);
 }
 
 /// The memory of a child that has ended since.

@@ -41,13 +41,6 @@ T& At(const Program& program, uint64_t offset) {
   return *reinterpret_cast<T*>(program.arena + offset);
 }
 
-void Ring(const Program& program, const QueuePair& queue_pair) {
-  if (rings::Ring(*program.doorbells(), queue_pair.layout.doorbell_slot)) {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(program.wake_fd(), &one, sizeof(one));
-  }
-}
-
 uint32_t AnyQueue(const Program& program, Random& random) {
   if (Below(random, 4) == 0) return AnyWord(random);
   return program.shared_queues[Below(random, program.shared_queues.size())].srqn;
@@ -98,7 +91,7 @@ void PostSends(Program& program, Random& random, QueuePair& queue_pair) {
   }
   rings::StoreRelease(At<uroce_qp_page>(program, layout.page_offset).sq_produced.value,
                       queue_pair.posted);
-  Ring(program, queue_pair);
+  program.Ring(queue_pair.layout);
 }
 
 void PostReceives(const Program& program, Random& random, const QueuePair& queue_pair) {
@@ -131,8 +124,8 @@ void PostShared(const Program& program, Random& random) {
   rings::StoreRelease(page.produced.value, is_right ? consumed + layout.depth : AnyWord(random));
 }
 
-void RingAll(const Program& program) {
-  uroce_doorbells& doorbells = *program.doorbells();
+void RingAll(const Program& program, uint32_t worker) {
+  uroce_doorbells& doorbells = program.doorbells(worker);
   for (uroce_line64& word : doorbells.words) rings::StoreRelaxed(word.value, ~uint64_t{0});
   for (uint64_t& summary : doorbells.summary) rings::StoreRelease(summary, ~uint64_t{0});
 }
@@ -159,10 +152,10 @@ void Scribble(const Program& program, Random& random, const QueuePair& queue_pai
       At<uroce_cqe>(program, layout.send_ring.cqe_offset).generation = AnyWord(random);
       break;
     default:
-      rings::StoreRelaxed(program.doorbells()->sleeping.value, AnyWord(random));
+      rings::StoreRelaxed(program.doorbells(layout.worker).sleeping.value, AnyWord(random));
       break;
   }
-  Ring(program, queue_pair);
+  program.Ring(queue_pair.layout);
 }
 
 /// Keeps the rings usable for a while: as if all had been polled.
@@ -178,7 +171,7 @@ void AttackMemory(Program& program, Random& random) {
   QueuePair& queue_pair = program.queue_pairs[Below(random, program.queue_pairs.size())];
   switch (Below(random, 16)) {
     case 0:
-      return RingAll(program);
+      return RingAll(program, queue_pair.layout.worker);
     case 1:
       return Scribble(program, random, queue_pair);
     case 2:

@@ -132,9 +132,14 @@ uroce_ah_attr Program::WayFrom(uint32_t device) {
 void Program::Post(QueuePair& queue_pair) {
   auto& page = At<uroce_qp_page>(queue_pair.layout.page_offset);
   rings::StoreRelease(page.sq_produced.value, ++queue_pair.posted);
-  if (!rings::Ring(*doorbells(), queue_pair.layout.doorbell_slot)) return;
+  Ring(queue_pair.layout);
+}
+
+void Program::Ring(const uroce_create_qp_reply& layout) const {
+  if (!rings::Ring(doorbells(layout.worker), layout.doorbell_slot)) return;
+  const int wake_fd = hello.fds.at(1 + layout.worker).get();
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_fd(), &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof(one));
 }
 
 bool Program::Modify(uint32_t handle, const uroce_qp_attr& attr) {

@@ -46,11 +46,13 @@ class Program {
   std::vector<QueuePair> queue_pairs;
   std::vector<uroce_create_srq_reply> shared_queues;  ///< Of XRC, one on each device.
   std::vector<uint32_t> addresses;                    ///< Handles: from each device to the other.
-  int lend_socket() const { return hello.fds.at(2).get(); }
-  int wake_fd() const { return hello.fds.at(1).get(); }
-  uroce_doorbells* doorbells() const {
-    return reinterpret_cast<uroce_doorbells*>(arena + UROCE_DOORBELLS_OFFSET);
+  // The fds of HELLO: the arena, an eventfd for each worker, the socket on which fds are lent.
+  int lend_socket() const { return hello.fds.back().get(); }
+  uroce_doorbells& doorbells(uint32_t worker) const {
+    return reinterpret_cast<uroce_doorbells*>(arena + UROCE_DOORBELLS_OFFSET)[worker];
   }
+  /// Rings for the queue pair, and wakes its worker.
+  void Ring(const uroce_create_qp_reply& layout) const;
   /// What lies at an offset of the arena.
   template <typename T>
   T& At(uint64_t offset) const {
