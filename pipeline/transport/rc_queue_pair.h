@@ -123,6 +123,10 @@ class RcQueuePair {
   /// The payload of the packet that PollPacket just returned could not be read (key gone, range
   /// wrong): a request fails its work with LOC_PROT_ERR, a response becomes NAK remote access.
   void OnGatherFailed(const TxPacket& packet);
+  /// Whether the message of the packet that PollPacket yielded last goes on.
+  bool IsWithinMessage() const {
+    return responder_.streaming() || (sending() && requester_.IsWithinMessage());
+  }
   /// How many packets PollPacket may yield behind `packet`, a MIDDLE that it has yielded last,
   /// which are equal to it but for PSN, AckReq and the next place of the payload. 0: perhaps some.
   uint32_t RunBehind(const TxPacket& packet) const;

@@ -81,6 +81,9 @@ class Requester {
   }
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
   /// See RcQueuePair.
+  bool IsWithinMessage() const {
+    return works_.unsent() != 0 && !works_.next_is_new() && !recovery_.has_lost();
+  }
   uint32_t RunBehind(const TxPacket& packet) const;
   [[nodiscard]] TxRun PollRun(Nanos now, uint32_t most);
   /// False: PollCompletion yields nothing.

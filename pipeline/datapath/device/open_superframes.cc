@@ -25,6 +25,12 @@ OpenSuperframes::Open* OpenSuperframes::FindOpen(const QueuePair& qp, uint32_t p
   return nullptr;
 }
 
+bool OpenSuperframes::HasRoom(const QueuePair& qp) const {
+  const std::span<const Open> open(open_.data(), count_);
+  const auto found = std::ranges::find(open, &qp, &Open::queue_pair);
+  return found != open.end() && RoomIn(*found) != 0;
+}
+
 void OpenSuperframes::Add(const QueuePair& qp, rte_mbuf* frame, size_t headers_bytes) {
   if (count_ == kMost) return;
   const auto segment_bytes = static_cast<uint16_t>(frame->data_len - headers_bytes);

@@ -35,6 +35,8 @@ class OpenSuperframes {
     if (count_ == 0) return nullptr;
     return FindOpen(qp, payload_bytes);
   }
+  /// Whether that of `qp` has room for a packet as long as the others.
+  bool HasRoom(const QueuePair& qp) const;
   /// Closes that of `qp`: a frame of `qp` follows.
   void Close(const QueuePair& qp) {
     if (count_ != 0) static_cast<void>(FindOpen(qp, UINT32_MAX));

@@ -116,6 +116,7 @@ struct Flow {
 
 /// Flows that have something to send, each served a quantum of bytes a round. A flow may overdraw
 /// by one packet and pays for it in the next round, so no packet's size need be known beforehand.
+/// One that must not be interrupted (Keep) may overdraw by more.
 ///
 /// A flow that comes, and has not sent its quantum in this round, is fresh. Fresh flows are served
 /// before the others, as in RFC 8290, so short messages do not wait for a round of long ones. A
@@ -126,6 +127,9 @@ class DeficitRoundRobin {
   /// `quantum_bytes` > 0: a short one lets others wait less, a long one takes a flow's state into
   /// the cache less often.
   explicit DeficitRoundRobin(int64_t quantum_bytes) : quantum_bytes_(quantum_bytes) {}
+
+  /// What a flow may have sent beyond its quantum at most: a superframe of the longest.
+  static constexpr int64_t kMaxDebtBytes = 64 * 1024;
 
   bool empty() const { return fresh_.head == nullptr && served_.head == nullptr; }
 
@@ -147,6 +151,7 @@ class DeficitRoundRobin {
   }
 
   void Remove(Flow& flow) {
+    if (&flow == kept_) kept_ = nullptr;
     if (flow.place == Flow::Place::kFresh) {
       fresh_.Unlink(flow);
     } else if (flow.place == Flow::Place::kServed) {
@@ -158,6 +163,9 @@ class DeficitRoundRobin {
 
   /// The flow whose turn it is; null when empty.
   Flow* Current() {
+    if (kept_ != nullptr && (fresh_.head == nullptr || kept_->place == Flow::Place::kFresh)) {
+      return kept_;
+    }
     while (fresh_.head != nullptr) {
       Flow& flow = *fresh_.head;
       if (flow.deficit_bytes > 0) return &flow;
@@ -174,6 +182,17 @@ class DeficitRoundRobin {
       last_ = served_.head->previous;
     }
     return served_.head;
+  }
+
+  /// `flow`, the current one, goes on before others that are no fresher, though it may have sent
+  /// its quantum. That lasts until Keep is called again, `flow` is removed, or it has overdrawn by
+  /// kMaxDebtBytes. Null: no flow does.
+  void Keep(Flow* flow) {
+    kept_ = flow != nullptr && flow->deficit_bytes > -kMaxDebtBytes ? flow : nullptr;
+  }
+  /// Whether `flow`, which has something to send, is the only one.
+  bool IsAlone(const Flow& flow) const {
+    return flow.next == &flow && (fresh_.head == nullptr || served_.head == nullptr);
   }
 
   /// Counts `bytes` as sent by `flow`, queued or not. The debt is bounded, so that Current ends.
@@ -208,8 +227,6 @@ class DeficitRoundRobin {
     Flow* head = nullptr;
   };
 
-  static constexpr int64_t kMaxDebtBytes = 64 * 1024;
-
   /// The quantum of the next round.
   void Renew(Flow& flow) {
     flow.deficit_bytes += quantum_bytes_;
@@ -236,6 +253,7 @@ class DeficitRoundRobin {
   uint32_t round_ = 1;
   List fresh_;
   List served_;
+  Flow* kept_ = nullptr;
   Flow* last_ = nullptr;  ///< The last one of served_ that belongs to the round.
 };
 

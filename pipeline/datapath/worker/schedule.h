@@ -430,10 +430,22 @@ inline void StopSending(QueuePair& qp) {
   if (session.queue_pairs.empty()) qp.port().sessions().Remove(session);
 }
 
-/// How many frames of `bytes` the schedule lets `qp` send before another one may have its turn.
-inline uint32_t FramesInTurn(QueuePair& qp, uint32_t bytes) {
-  const int64_t deficit = std::min(qp.scheduled().deficit_bytes, qp.program_flow().deficit_bytes);
-  return deficit <= 0 ? 0 : static_cast<uint32_t>((deficit + bytes - 1) / bytes);
+/// How many packets of `bytes`, of one message and superframe, the schedule lets `qp` send before
+/// another one may have its turn: see KeepTurn.
+inline uint32_t PacketsInTurn(QueuePair& qp, uint32_t bytes) {
+  int64_t left = qp.scheduled().deficit_bytes + DeficitRoundRobin::kMaxDebtBytes;
+  const SessionFlow& session = qp.program_flow();
+  if (!qp.port().sessions().IsAlone(session)) left = std::min(left, session.deficit_bytes);
+  return left <= 0 ? 0 : static_cast<uint32_t>((left + bytes - 1) / bytes);
+}
+
+/// A superframe costs the kernel the same whatever its length, and other queue pairs of the program
+/// cannot send into it. So the turn of `qp` lasts to the end of its superframe while one message
+/// fills it.
+inline void KeepTurn(QueuePair& qp) {
+  const bool goes_on = qp.core().is_reliable() && qp.port().superframes().HasRoom(qp) &&
+                       qp.core().reliable().IsWithinMessage();
+  qp.program_flow().queue_pairs.Keep(goes_on ? &qp.scheduled() : nullptr);
 }
 
 /// Counts a frame of `bytes` as sent by `qp`, by its program and by its user.

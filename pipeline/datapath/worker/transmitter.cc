@@ -153,6 +153,7 @@ bool Transmitter::ServeQueuePairs(DevicePort& port) {
     if (bytes == 0) continue;
     if (sent == Sent::kPacket) --room;
     Charge(qp, bytes);
+    KeepTurn(qp);
   }
   port.superframes().set_goes_on(room == 0 || port.HasFullTurn());
   return any;
@@ -383,7 +384,7 @@ uint32_t Transmitter::JoinRun(QueuePair& qp, const TxPacket& packet, uint32_t fr
   const uint32_t udp_bytes = frame_bytes - static_cast<uint32_t>(qp.header_template().bth_offset());
   OpenSuperframes::Open* const open = port.superframes().Find(qp, udp_bytes);
   if (open == nullptr || open->segment_bytes != udp_bytes) return 0;
-  const uint32_t turns = FramesInTurn(qp, frame_bytes);
+  const uint32_t turns = PacketsInTurn(qp, frame_bytes);
   const uint32_t most =
       std::min({behind, OpenSuperframes::RoomIn(*open), port.RoomInTurn(udp_bytes),
                 turns - std::min(turns, 1u), transport::TxRun::kMost});

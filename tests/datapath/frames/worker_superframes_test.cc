@@ -246,6 +246,27 @@ TEST_F(WorkerSuperframesTest, EachQueuePairFillsItsOwnSuperframe) {
   EXPECT_EQ(seen_.psns.size(), senders.size());
 }
 
+// A message takes a little more than the quantum of its queue pair, on the wire.
+TEST_F(WorkerSuperframesTest, TurnsOfQueuePairsCutNoSuperframeInTwo) {
+  const MemoryRegion& source = Source();
+  const MemoryRegion& target = Target();
+  std::vector<Endpoint*> senders = {a_};
+  for (int i = 0; i < 3; ++i) senders.push_back(bed_.AddPair().first);
+  uint32_t at = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (Endpoint* sender : senders) {
+      Write(*sender, source, target, at, 64 * kPacketBytes);
+      at += 64 * kPacketBytes;
+    }
+  }
+  bed_.Settle();
+  for (Endpoint* sender : senders) EXPECT_TRUE(IsCompleted(*sender, 2));
+  EXPECT_EQ(source_, target_);
+  EXPECT_EQ(seen_.superframes, 2 * 8u) << "as where each is sent alone";
+  EXPECT_EQ(seen_.frames, 0u);
+  EXPECT_TRUE(seen_.IsInOrder());
+}
+
 // The limit of a turn cuts no superframe in two: the last one waits for the next turn.
 TEST_F(WorkerSuperframesTest, ASuperframeGoesOnInTheNextTurn) {
   Write(*a_, Source(), Target(), 0, 512 * kPacketBytes);

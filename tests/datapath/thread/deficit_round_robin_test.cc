@@ -190,6 +190,73 @@ TEST(DeficitRoundRobinTest, ChargesWhileAwayAreABoundedDebt) {
   EXPECT_GT(other.sent_bytes - debtor.sent_bytes, 40'000);
 }
 
+TEST(DeficitRoundRobinTest, AFlowThatIsKeptGoesOnAndPaysLater) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 2> senders;
+  for (Sender& sender : senders) {
+    sender.packet_bytes = 4096;
+    schedule.Add(sender);
+  }
+  const auto serve_kept = [&](int packets) {
+    for (int i = 0; i < packets; ++i) {
+      Flow* const current = schedule.Current();
+      ASSERT_EQ(current, &senders[0]);
+      Serve(schedule, 1);
+      schedule.Keep(current);
+    }
+  };
+  serve_kept(16);
+  EXPECT_EQ(schedule.Current(), &senders[0]) << "it has sent four times its quantum";
+  schedule.Keep(nullptr);
+  EXPECT_EQ(schedule.Current(), &senders[1]);
+  Serve(schedule, 16);
+  EXPECT_EQ(senders[1].sent_bytes, senders[0].sent_bytes) << "rounds in which it paid";
+  while (schedule.Current() != &senders[0]) Serve(schedule, 1);
+  serve_kept(20);
+  EXPECT_EQ(schedule.Current(), &senders[1]) << "its debt is bounded";
+}
+
+TEST(DeficitRoundRobinTest, AFreshFlowGoesBeforeOneThatIsKept) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 3> senders;
+  for (Sender& sender : senders) sender.packet_bytes = 4096;
+  schedule.Add(senders[0]);
+  schedule.Add(senders[1]);
+  Serve(schedule, 9);  // Both have sent their quantum.
+  Flow* const kept = schedule.Current();
+  schedule.Keep(kept);
+  schedule.Add(senders[2]);
+  EXPECT_EQ(schedule.Current(), &senders[2]);
+  schedule.Remove(senders[2]);
+  EXPECT_EQ(schedule.Current(), kept);
+}
+
+TEST(DeficitRoundRobinTest, AFlowIsAloneWhereNoOtherWaits) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 2> senders;
+  for (Sender& sender : senders) sender.packet_bytes = 4096;
+  schedule.Add(senders[0]);
+  EXPECT_TRUE(schedule.IsAlone(senders[0]));
+  Serve(schedule, 5);
+  schedule.Add(senders[1]);
+  EXPECT_FALSE(schedule.IsAlone(senders[0])) << "the other one is fresh";
+  EXPECT_FALSE(schedule.IsAlone(senders[1]));
+  schedule.Remove(senders[0]);
+  EXPECT_TRUE(schedule.IsAlone(senders[1]));
+}
+
+TEST(DeficitRoundRobinTest, AFlowThatIsKeptMayLeave) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 2> senders;
+  for (Sender& sender : senders) schedule.Add(sender);
+  schedule.Keep(schedule.Current());
+  schedule.Remove(senders[0]);
+  EXPECT_EQ(schedule.Current(), &senders[1]);
+  schedule.Keep(schedule.Current());
+  schedule.Remove(senders[1]);
+  EXPECT_EQ(schedule.Current(), nullptr);
+}
+
 TEST(DeficitRoundRobinTest, RemovedFlowIsNotServed) {
   DeficitRoundRobin schedule(kQuantumBytes);
   std::array<Sender, 3> senders;
