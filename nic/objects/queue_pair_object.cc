@@ -9,7 +9,8 @@ namespace uroce::nic {
 
 NicPlace PlaceOf(const NicDevice& device) {
   const datapath::Device& its = device.datapath();
-  // The worker of the first queue carries the frames of all switches.
+  // The worker of the first queue carries the frames of all switches. NICs there have a queue for
+  // each worker, and the other workers would pass every frame to that one and back.
   const bool is_at_switch = device.config().at_switch() != nullptr;
   NicPlace place{.end = {}, .drivers = is_at_switch ? SetOf(its.host_worker()) : its.drivers()};
   if (const CableEnd* const end = device.config().cable()) {

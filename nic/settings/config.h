@@ -141,7 +141,7 @@ struct DeviceConfig {
   bool own_host = false;         ///< The daemon, not the kernel, is the host on a kernel interface.
   std::string exception;         ///< Name of a TAP for all traffic but RoCE, or "".
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
-  uint32_t queues = 0;           ///< Receive queues of the device. 0: as nic/ports.h says.
+  uint32_t queues = 0;           ///< Receive queues of the device. 0: see QueuesOf (nic/ports.h).
   bool selective_repeat = true;  ///< With peers that agree to it.
   bool always_icrc = false;      ///< Also in frames that do not leave the daemon.
   uint64_t rate_bps = 0;         ///< The most that the NIC sends, on the wire. 0: no limit.
@@ -205,7 +205,7 @@ struct Config {
   std::string socket_path;
   uint32_t workers = 1;
   bool has_auto_workers = true;  ///< The daemon chooses `workers` when it starts.
-  uint32_t usable_cpus = 0;      ///< By which it has chosen, and by the next.
+  uint32_t usable_cpus = 0;      ///< The daemon has chosen by these and by the memory.
   uint64_t usable_memory_bytes = 0;
   std::string log_level = "info";
   bool json_log = false;
