@@ -514,8 +514,9 @@ TEST_F(HelperWithStageLanesTest, WorkersWaitForSeveralCopiesAtOnceWhichEndInAnyO
   EXPECT_TRUE(helper_.AnnounceSleep(0));
   Serve(1);
   EXPECT_FALSE(helper_.AnnounceSleep(0)) << "a copy is done";
-  EXPECT_EQ(Await(0).get(), second);
-  EXPECT_TRUE(second->succeeded);
+  const std::unique_ptr<CopyJob> done_first = Await(0);
+  EXPECT_EQ(done_first.get(), second);
+  EXPECT_TRUE(done_first->succeeded);
   EXPECT_EQ(helper_.PollDone(0), nullptr);
   Serve(0);
   EXPECT_EQ(Await(0).get(), first);
@@ -530,8 +531,9 @@ TEST_F(HelperWithStageLanesTest, WhatTheProgramRefusesIsAskedForOnceMoreAndThenF
   SetPhase(UROCE_COPY_DONE);
   EXPECT_EQ(helper_.PollDone(0), nullptr);
   RefuseRequest();
-  EXPECT_EQ(Await(0).get(), job);
-  EXPECT_FALSE(job->succeeded);
+  const std::unique_ptr<CopyJob> done = Await(0);
+  EXPECT_EQ(done.get(), job);
+  EXPECT_FALSE(done->succeeded);
   EXPECT_EQ(helper_.stage_counters()->refused, 1u);
 }
 
