@@ -213,14 +213,16 @@ class AddedPortTest(unittest.TestCase):
 
         cycle()
         ends = (self.lab.a, self.lab.b)
-        before = [(fds_at_rest(host), tasks(host), memory_kb(host)) for host in ends]
+        before = [(fds_at_rest(host), tasks(host), [memory_kb(host)]) for host in ends]
         for _ in range(20):
             cycle()
+            for host, (_, _, its_kb) in zip(ends, before):
+                its_kb.append(memory_kb(host))
         for host, (its_fds, its_tasks, its_kb) in zip(ends, before):
             wait_until(lambda end=host, most=its_fds: fds(end) <= most, "no more files than before")
             wait_until(lambda end=host, most=its_tasks: tasks(end) <= most,
                        "no more threads than before")
-            self.assertLess(memory_kb(host) - its_kb, 1000)
+            self.assertLess(growth_kb([*its_kb, memory_kb(host)]), 900)
             # A worker holds a burst of empty frames ready.
             wait_until(lambda its=host: its.dump("stat")["held"]["frames"] <= 32,
                        "no frames in use")
@@ -254,6 +256,13 @@ def memory_kb(host):
     """What the daemon has allocated. Pools of frames have their size from the start."""
     with open(f"/proc/{host.daemon.process.pid}/status", encoding="ascii") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+
+
+def growth_kb(looks):
+    """From the first to the last one, without the largest step. The heap grows once, by 1.3 MB, when a
+    request fits into none of its holes; what each cycle leaves makes it grow in many steps."""
+    steps = [after - before for before, after in zip(looks, looks[1:])]
+    return sum(steps) - max(0, *steps)
 
 
 class PrivilegedTest(unittest.TestCase):
@@ -500,12 +509,14 @@ class AtASwitchTest(unittest.TestCase):
             pingpong(lab, "-n", 20)
 
         cycle()
-        before = (fds_at_rest(lab.a), tasks(lab.a), memory_kb(lab.a))
+        before = (fds_at_rest(lab.a), tasks(lab.a))
+        looks = [memory_kb(lab.a)]
         for _ in range(10):
             cycle()
+            looks.append(memory_kb(lab.a))
         wait_until(lambda: fds(lab.a) <= before[0], "no more files than before")
         wait_until(lambda: tasks(lab.a) <= before[1], "no more threads than before")
-        self.assertLess(memory_kb(lab.a) - before[2], 1000)
+        self.assertLess(growth_kb([*looks, memory_kb(lab.a)]), 900)
         wait_until(lambda: lab.a.dump("stat")["held"]["frames"] <= 64,
                    "no frames in use")
         lab.close()
