@@ -6,12 +6,18 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "pipeline/os/credentials.h"
 #include "pipeline/os/fd.h"
 
@@ -37,6 +43,15 @@ uint64_t SpeedOf(const RequestSocket& kernel, ifreq question) {
   if (!kernel.Ask(SIOCETHTOOL, question)) return 0;
   const uint32_t mbps = ethtool_cmd_speed(&command);
   return mbps == static_cast<uint32_t>(SPEED_UNKNOWN) ? 0 : uint64_t{mbps} * 1'000'000;
+}
+
+/// The driver's name; "" when the kernel does not tell it.
+std::string DriverOf(const RequestSocket& kernel, ifreq question) {
+  ethtool_drvinfo info{};
+  info.cmd = ETHTOOL_GDRVINFO;
+  question.ifr_data = reinterpret_cast<char*>(&info);
+  if (!kernel.Ask(SIOCETHTOOL, question)) return "";
+  return {info.driver, strnlen(info.driver, sizeof info.driver)};
 }
 
 absl::Status Missing(const std::string& name) {
@@ -68,7 +83,31 @@ absl::StatusOr<InterfaceState> ReadInterface(const std::string& name) {
   if (!kernel.Ask(SIOCGIFFLAGS, question)) return Missing(name);
   found.link_up = (question.ifr_flags & IFF_UP) != 0 && (question.ifr_flags & IFF_RUNNING) != 0;
   found.speed_bps = SpeedOf(kernel, question);
+  found.driver = DriverOf(kernel, question);
   return found;
+}
+
+// A line: "Node 0, zone   Normal  1282  4635  ...": how many blocks of 1, 2, 4, ... pages are free.
+bool HasFreeBlocks(absl::string_view buddyinfo) {
+  constexpr uint64_t kBlockBytes = 64 << 10;
+  constexpr uint64_t kEnoughBytes = 64 << 20;
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  uint64_t bytes = 0;
+  for (const absl::string_view line : absl::StrSplit(buddyinfo, '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    uint64_t block_bytes = page_bytes;
+    for (size_t i = 4; i < words.size(); ++i, block_bytes *= 2) {
+      uint64_t blocks = 0;
+      if (!absl::SimpleAtoi(words[i], &blocks)) return false;
+      if (block_bytes >= kBlockBytes) bytes += blocks * block_bytes;
+    }
+  }
+  return bytes >= kEnoughBytes;
+}
+
+bool HasFreeBlocks() {
+  std::ifstream file("/proc/buddyinfo");
+  return HasFreeBlocks(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 std::string EthtoolCommand(const std::string& interface, FlowControl flow_control) {

@@ -17,6 +17,7 @@ namespace uroce::drivers {
 
 struct InterfaceState {
   std::string name;
+  std::string driver;  ///< As ethtool -i names it; "" when the kernel does not tell it.
   int ifindex = 0;
   Mac mac{};
   uint32_t mtu_bytes = 0;
@@ -27,6 +28,12 @@ struct InterfaceState {
 /// Reads the present state of the interface, in this thread's network namespace. A NotFound error
 /// names the interface.
 absl::StatusOr<InterfaceState> ReadInterface(const std::string& name);
+
+/// Whether the kernel has at least 64 MB of free memory in blocks of 64 KB or more, so that it need
+/// not move pages to make one. `buddyinfo` has the text of /proc/buddyinfo, which sandboxes lack.
+bool HasFreeBlocks(absl::string_view buddyinfo);
+/// The same for this machine, now.
+bool HasFreeBlocks();
 
 /// The command by which an administrator sets the link pause of the kernel's `interface`.
 std::string EthtoolCommand(const std::string& interface, FlowControl flow_control);

@@ -223,7 +223,10 @@ PortCounters PacketSocketPort::counters() const {
 void PacketSocketPort::Maintain(WhileIdle while_idle) {
   packet_drops_.Count();
   const absl::StatusOr<InterfaceState> state = ReadInterface(interface_);
-  if (!state.ok() || state->ifindex == ifindex()) return;
+  if (!state.ok()) return;
+  const bool uses_blocks = state->driver == "veth" && HasFreeBlocks();
+  for (Queue& queue : all_queues()) queue.writer.set_uses_blocks(uses_blocks);
+  if (state->ifindex == ifindex()) return;
   mute_.reset();
   absl::StatusOr<Opened> opened = Open();
   why_closed_ = std::string(opened.status().message());

@@ -124,9 +124,13 @@ namespace {
 /// The messages of sendmmsg for the groups of a burst.
 class PacketMessages {
  public:
-  void Make(const FrameGroups& groups, rte_mbuf* const* frames) {
+  /// `uses_blocks`: see PacketWriter::set_uses_blocks.
+  void Make(const FrameGroups& groups, rte_mbuf* const* frames, bool uses_blocks) {
     used_ = 0;
-    for (count_ = 0; count_ < groups.size(); ++count_) Add(groups, count_, frames);
+    for (count_ = 0; count_ < groups.size(); ++count_) {
+      Add(groups, count_, frames);
+      if (uses_blocks) UseBlock(count_);
+    }
   }
   /// How many messages were sent; -1 and errno: none.
   int Send(int socket) {
@@ -168,6 +172,13 @@ class PacketMessages {
       Append(payload.data(), payload.size());
     }
   }
+  void UseBlock(uint16_t index) {
+    const msghdr& message = messages_[index].msg_hdr;
+    size_t bytes = 0;
+    for (size_t i = 1; i < message.msg_iovlen; ++i) bytes += message.msg_iov[i].iov_len;
+    vnet_[index].hdr_len =
+        static_cast<uint16_t>(std::min<size_t>(bytes, PacketWriter::kMostInBlock));
+  }
   void Append(const void* bytes, size_t length) {
     parts_[used_++] = {.iov_base = const_cast<void*>(bytes), .iov_len = length};
   }
@@ -195,11 +206,12 @@ bool PacketWriter::sends_superframes() const { return burst_->sender.sends_super
 
 SentFrames PacketWriter::Send(const Fd& socket, rte_mbuf** frames, uint16_t count, bool goes_on) {
   auto& messages = burst_->messages;
+  const bool uses_blocks = uses_blocks_.load(std::memory_order_relaxed);
   // Frames are dropped when the interface is down or gone, or they are too long for it.
   return burst_->sender.Send(
       frames, count, goes_on,
       [&](const FrameGroups& groups, rte_mbuf* const* rest) {
-        messages.Make(groups, rest);
+        messages.Make(groups, rest, uses_blocks);
         return messages.Send(socket.get());
       },
       [](int error) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,7 +22,9 @@ namespace uroce::drivers {
 struct VnetHeader {
   uint8_t flags = 0;
   uint8_t gso_type = 0;
-  uint16_t hdr_len = 0;      ///< Bytes before the payload.
+  /// Bytes that the kernel keeps in the frame's first block of memory: at least all before the
+  /// payload.
+  uint16_t hdr_len = 0;
   uint16_t gso_size = 0;     ///< Payload bytes of each packet of a superframe but the last.
   uint16_t csum_start = 0;   ///< Of what is still to be summed.
   uint16_t csum_offset = 0;  ///< Of the checksum, behind csum_start.
@@ -67,8 +70,16 @@ class PacketReader final : public MessageReader {
 /// on.
 class PacketWriter {
  public:
+  /// The most bytes in one block: what the kernel puts before and behind them fits into 64 KB too.
+  static constexpr uint32_t kMostInBlock = 64'000;
+
   PacketWriter();
   ~PacketWriter();
+  /// Whether the kernel is to keep a frame in one block of memory, up to kMostInBlock bytes of it,
+  /// or in pages behind its headers. Any thread.
+  void set_uses_blocks(bool uses_blocks) {
+    uses_blocks_.store(uses_blocks, std::memory_order_relaxed);
+  }
   /// See SuperframeSender::Send.
   SentFrames Send(const Fd& socket, rte_mbuf** frames, uint16_t count, bool goes_on = false);
   bool sends_superframes() const;
@@ -77,6 +88,7 @@ class PacketWriter {
   struct Burst;
 
   const std::unique_ptr<Burst> burst_;
+  std::atomic<bool> uses_blocks_{false};
 };
 
 }  // namespace uroce::drivers

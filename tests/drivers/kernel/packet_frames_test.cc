@@ -132,6 +132,41 @@ TEST_F(PacketFramesTest, ASuperframeThatIsThereLeavesLikeTheFramesOfABurst) {
   EXPECT_EQ(std::memcmp(&header, &other_header, sizeof header), 0);
 }
 
+// What the kernel keeps in one block is more than its headers, and no more than the frame.
+TEST_F(PacketFramesTest, AFrameMayBeInOneBlockOfTheKernel) {
+  std::vector<Bytes> packets;
+  for (int i = 0; i < 62; ++i) packets.push_back(train_.Next(1024));
+  const std::vector<Bytes> few = {train_.Next(1024), train_.Next(1024), train_.Next(100)};
+  const Bytes one = train_.Next(64);
+  VnetHeader in_pages, header;
+  Bytes frame, same;
+  SendSuperframe(few);
+  ASSERT_TRUE(Take(in_pages, frame));
+  EXPECT_EQ(in_pages.hdr_len, 42);
+
+  writer_.set_uses_blocks(true);
+  SendSuperframe(few);
+  ASSERT_TRUE(Take(header, same));
+  EXPECT_EQ(same, frame);
+  EXPECT_EQ(header.hdr_len, frame.size());
+  header.hdr_len = in_pages.hdr_len;
+  EXPECT_EQ(std::memcmp(&header, &in_pages, sizeof header), 0) << "nothing else differs";
+  Send({one});
+  ASSERT_TRUE(Take(header, frame));
+  EXPECT_EQ(frame, one);
+  EXPECT_EQ(header.hdr_len, one.size());
+  EXPECT_EQ(header.gso_type, kNoGso);
+  SendSuperframe(packets);
+  ASSERT_TRUE(Take(header, frame));
+  EXPECT_EQ(frame.size(), 42 + 62 * (packets[0].size() - 42));
+  EXPECT_EQ(header.hdr_len, PacketWriter::kMostInBlock);
+
+  writer_.set_uses_blocks(false);
+  SendSuperframe(few);
+  ASSERT_TRUE(Take(header, frame));
+  EXPECT_EQ(header.hdr_len, 42);
+}
+
 TEST_F(PacketFramesTest, ASuperframeOfOnePacketIsSentAsAFrame) {
   const Bytes packet = train_.Next(1024);
   SendSuperframe({packet});

@@ -259,8 +259,11 @@ def memory_kb(host):
 
 
 def growth_kb(looks):
-    """From the first to the last one, without the largest step. The heap grows once, by 1.3 MB, when a
-    request fits into none of its holes; what each cycle leaves makes it grow in many steps."""
+    """From the first to the last one, without the largest step.
+
+    The heap grows once, by 1.3 MB, when a request fits into none of its holes. What each cycle
+    leaves makes it grow in many steps.
+    """
     steps = [after - before for before, after in zip(looks, looks[1:])]
     return sum(steps) - max(0, *steps)
 
