@@ -55,6 +55,11 @@ bool OpenSuperframes::EndTurn(const rte_mbuf* last) {
   return stays;
 }
 
+uint32_t OpenSuperframes::MostIn(size_t headers_bytes, uint32_t payload_bytes) {
+  return std::min(static_cast<uint32_t>(drivers::kMaxFrameBytes - headers_bytes) / payload_bytes,
+                  wire::kMaxSegments);
+}
+
 uint32_t OpenSuperframes::RoomIn(const Open& open) {
   return std::min((drivers::kMaxFrameBytes - open.frame->data_len) / open.segment_bytes,
                   wire::kMaxSegments - open.segments);

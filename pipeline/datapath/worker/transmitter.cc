@@ -60,11 +60,19 @@ bool IsInMemory(const QueuePair& qp, const TxPacket& packet) {
 }
 
 // Whether others are likely to join the packet in a superframe: those of its message, or other
-// messages of its size.
-bool MayBegin(const TxPacket& packet) {
+// messages of its size. The FIRST packet of a WRITE is longer than the MIDDLE packets, so only one
+// of them could join it. The kernel takes a packet alone at less cost, so FIRST leaves alone unless
+// the packets behind it take one superframe more then. `headers_bytes`: before the UDP payload.
+bool MayBegin(const TxPacket& packet, size_t headers_bytes) {
   constexpr uint32_t kLongBytes = 512;
-  return packet.payload_bytes() >= kLongBytes ||
-         wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kFullPayload);
+  const uint32_t payload_bytes = packet.payload_bytes();
+  const wire::OpcodeInfo& info = wire::InfoOf(packet.header.opcode);
+  if (!info.Has(wire::OpcodeInfo::kFullPayload)) return payload_bytes >= kLongBytes;
+  if (!info.Has(wire::OpcodeInfo::kFirst) || !info.Has(wire::OpcodeInfo::kReth)) return true;
+  const uint32_t udp_bytes = wire::InfoOf(wire::Opcode::kWriteMiddle).header_bytes + payload_bytes +
+                             static_cast<uint32_t>(wire::TrailerBytes(payload_bytes));
+  const uint32_t middles = (packet.header.reth.length_bytes - 1) / payload_bytes - 1;
+  return middles % OpenSuperframes::MostIn(headers_bytes, udp_bytes) == 0;
 }
 
 // Those of a superframe's packets that the kernel numbers from 0 on change all alike then
@@ -303,7 +311,8 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
       context_.stash.Return(frame);
       return Sent::kJoined;
     }
-    if (MayBegin(packet) && qp.port().superframes().Lend(*frame)) {
+    if (MayBegin(packet, qp.header_template().bth_offset()) &&
+        qp.port().superframes().Lend(*frame)) {
       start = StartOf(frame);
       identification = FirstIdentification(identification);
     }

@@ -128,7 +128,29 @@ class WorkerSuperframesTest : public testing::Test {
   std::vector<uint8_t> target_ = std::vector<uint8_t>(512 * 1024);
 };
 
-// A FIRST packet is longer by its RETH: the one behind it ends its superframe.
+// A FIRST packet is longer by its RETH: the one behind it ends its superframe. It leaves alone
+// where the others take no superframe more for that.
+TEST_F(WorkerSuperframesTest, TheFirstPacketOfAWriteIsAloneWhereThatCostsNoSuperframe) {
+  struct Case {
+    uint32_t packets;
+    uint32_t alone;  ///< Packets that are in no superframe.
+    uint32_t superframes;
+  };
+  const MemoryRegion& source = Source();
+  const MemoryRegion& target = Target();
+  for (const Case each :
+       {Case{2, 0, 1}, {3, 1, 1}, {63, 1, 1}, {64, 0, 2}, {65, 1, 2}, {126, 0, 3}, {127, 1, 3}}) {
+    seen_ = {};
+    Write(*a_, source, target, 0, each.packets * kPacketBytes);
+    bed_.Settle();
+    EXPECT_TRUE(IsCompleted(*a_, 1));
+    EXPECT_EQ(seen_.frames, each.alone) << each.packets << " packets";
+    EXPECT_EQ(seen_.superframes, each.superframes) << each.packets << " packets";
+    EXPECT_FALSE(seen_.has_wrong_icrc);
+    EXPECT_TRUE(seen_.IsInOrder());
+  }
+}
+
 TEST_F(WorkerSuperframesTest, AWriteLeavesInTwoSuperframes) {
   Write(*a_, Source(), Target(), 0, 64 * kPacketBytes);
   bed_.Settle();
