@@ -7,6 +7,30 @@ from labs.process import Process, run, run_status, wait_until
 from labs.programs import data_check, perftest, seed
 
 
+# Prints the hdr_len of the first superframe of more than 30,000 bytes: how many bytes the sender's
+# kernel has kept in its first block.
+FIRST_BLOCK = """
+import socket
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x800))
+s.setsockopt(263, 15, 1)  # SOL_PACKET, PACKET_VNET_HDR
+s.bind(("eth0", 0x800))
+print("ready", flush=True)
+message = b""
+while len(message) < 30000:
+    message = s.recv(70000)
+print(int.from_bytes(message[2:4], "little"))
+"""
+
+
+def has_free_blocks():
+    """Whether blocks of 64 KB and more have four times what the daemon asks for, so that it has
+    that whatever other programs do. The kernel lists blocks by powers of two pages."""
+    with open("/proc/buddyinfo", encoding="ascii") as lines:
+        counts = [line.split()[4:] for line in lines]
+    return sum(int(count) * 4096 << order for zone in counts
+               for order, count in enumerate(zone) if order >= 4) >= 256 << 20
+
+
 def counter(host, name):
     return host.counters()[f"counters.{name}"]
 
@@ -40,6 +64,15 @@ class SuperframesTest(unittest.TestCase):
         self.assertGreater(self.longest_frame(), 9000)
         self.assertEqual(counter(self.lab.a, "rx_icrc_encapsulated"), 0)
         self.assertEqual(counter(self.lab.a, "out_of_sequence"), 0)
+
+    @unittest.skipUnless(has_free_blocks(), "needs 256 MB of free memory in blocks of 64 KB")
+    def test_the_kernel_keeps_them_in_one_block_on_a_veth(self):
+        reader = Process(self.lab.a.namespace.command(["python3", "-c", FIRST_BLOCK]))
+        self.addCleanup(reader.kill)
+        wait_until(lambda: "ready" in reader.output(), "a packet socket")
+        perftest(self.lab, "ib_write_bw", "-s", 65536, "-n", 2000)
+        reader.expect_success(30)
+        self.assertGreater(int(reader.output().split()[-1]), 30000)
 
     def test_an_interface_slower_than_the_program_holds_back_and_drops_nothing(self):
         """The queue of tbf is full all the time: it is slower than any machine, no congestion
