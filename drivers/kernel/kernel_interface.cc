@@ -88,10 +88,9 @@ absl::StatusOr<InterfaceState> ReadInterface(const std::string& name) {
 }
 
 // A line: "Node 0, zone   Normal  1282  4635  ...": how many blocks of 1, 2, 4, ... pages are free.
-bool HasFreeBlocks(absl::string_view buddyinfo) {
+bool HasFreeBlocks(absl::string_view buddyinfo, uint64_t page_bytes) {
   constexpr uint64_t kBlockBytes = 64 << 10;
   constexpr uint64_t kEnoughBytes = 64 << 20;
-  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   uint64_t bytes = 0;
   for (const absl::string_view line : absl::StrSplit(buddyinfo, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
@@ -107,7 +106,8 @@ bool HasFreeBlocks(absl::string_view buddyinfo) {
 
 bool HasFreeBlocks() {
   std::ifstream file("/proc/buddyinfo");
-  return HasFreeBlocks(std::string(std::istreambuf_iterator<char>(file), {}));
+  return HasFreeBlocks(std::string(std::istreambuf_iterator<char>(file), {}),
+                       static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
 std::string EthtoolCommand(const std::string& interface, FlowControl flow_control) {

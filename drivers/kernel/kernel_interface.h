@@ -30,8 +30,9 @@ struct InterfaceState {
 absl::StatusOr<InterfaceState> ReadInterface(const std::string& name);
 
 /// Whether the kernel has at least 64 MB of free memory in blocks of 64 KB or more, so that it need
-/// not move pages to make one. `buddyinfo` has the text of /proc/buddyinfo, which sandboxes lack.
-bool HasFreeBlocks(absl::string_view buddyinfo);
+/// not move pages to make one. `buddyinfo` has the text of /proc/buddyinfo, "" where there is none,
+/// as in sandboxes. Range: `page_bytes` > 0.
+bool HasFreeBlocks(absl::string_view buddyinfo, uint64_t page_bytes);
 /// The same for this machine, now.
 bool HasFreeBlocks();
 

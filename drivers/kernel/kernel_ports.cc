@@ -224,6 +224,7 @@ void PacketSocketPort::Maintain(WhileIdle while_idle) {
   packet_drops_.Count();
   const absl::StatusOr<InterfaceState> state = ReadInterface(interface_);
   if (!state.ok()) return;
+  // Blocks come back to the sender's CPU where both ends are on this machine, as on a veth.
   const bool uses_blocks = state->driver == "veth" && HasFreeBlocks();
   for (Queue& queue : all_queues()) queue.writer.set_uses_blocks(uses_blocks);
   if (state->ifindex == ifindex()) return;

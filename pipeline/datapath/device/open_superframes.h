@@ -55,7 +55,7 @@ class OpenSuperframes {
   /// Opens one, where there is a place for one more, with `frame`: it has borrowed a buffer and
   /// holds the first packet, with `headers_bytes` before its UDP payload.
   void Add(const QueuePair& qp, rte_mbuf* frame, size_t headers_bytes);
-  /// How many packets with as many bytes of UDP payload are in one at most.
+  /// How many packets of `payload_bytes` of UDP payload each are in one at most.
   static uint32_t MostIn(size_t headers_bytes, uint32_t payload_bytes);
   /// How many packets as long as the first one fit behind the others.
   static uint32_t RoomIn(const Open& open);

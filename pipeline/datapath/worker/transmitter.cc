@@ -62,7 +62,7 @@ bool IsInMemory(const QueuePair& qp, const TxPacket& packet) {
 // Whether others are likely to join the packet in a superframe: those of its message, or other
 // messages of its size. The FIRST packet of a WRITE is longer than the MIDDLE packets, so only one
 // of them could join it. The kernel takes a packet alone at less cost, so FIRST leaves alone unless
-// the packets behind it take one superframe more then. `headers_bytes`: before the UDP payload.
+// the packets behind it would need one more superframe. `headers_bytes`: before the UDP payload.
 bool MayBegin(const TxPacket& packet, size_t headers_bytes) {
   constexpr uint32_t kLongBytes = 512;
   const uint32_t payload_bytes = packet.payload_bytes();

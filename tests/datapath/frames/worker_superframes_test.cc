@@ -129,7 +129,7 @@ class WorkerSuperframesTest : public testing::Test {
 };
 
 // A FIRST packet is longer by its RETH: the one behind it ends its superframe. It leaves alone
-// where the others take no superframe more for that.
+// where the packets behind it need no more superframes without it.
 TEST_F(WorkerSuperframesTest, TheFirstPacketOfAWriteIsAloneWhereThatCostsNoSuperframe) {
   struct Case {
     uint32_t packets;

@@ -2,7 +2,6 @@
 #include "drivers/kernel/kernel_interface.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 
@@ -18,17 +17,19 @@ TEST(KernelInterfaceTest, TheKernelsInterfacesAreSetByEthtool) {
 
 // Blocks of 64 KB and more count, whatever their zone: 64 MB of them are enough.
 TEST(KernelInterfaceTest, FreeBlocksAreThoseOf64KbAndMore) {
-  if (sysconf(_SC_PAGESIZE) != 4096) GTEST_SKIP() << "the texts are those of pages of 4 KB";
-  const auto with = [](const char* counts) {
-    return absl::StrCat("Node 0, zone      DMA      0      0      0      0      1\n",
-                        "Node 0, zone   Normal ", counts, "\n");
+  const auto is_enough = [](const char* counts, uint64_t page_bytes = 4096) {
+    return HasFreeBlocks(absl::StrCat("Node 0, zone      DMA      0      0      0      0      1\n",
+                                      "Node 0, zone   Normal ", counts, "\n"),
+                         page_bytes);
   };
-  EXPECT_FALSE(HasFreeBlocks(with("1000000 1000000 1000000 1000000 1022 0 0 0 0 0 0")));
-  EXPECT_TRUE(HasFreeBlocks(with("0 0 0 0 1023 0 0 0 0 0 0")));
-  EXPECT_FALSE(HasFreeBlocks(with("0 0 0 0 0 0 0 0 0 0 15")));
-  EXPECT_TRUE(HasFreeBlocks(with("0 0 0 0 0 0 0 0 0 0 16")));
-  EXPECT_FALSE(HasFreeBlocks(""));
-  EXPECT_FALSE(HasFreeBlocks(with("0 0 0 0 many")));
+  EXPECT_FALSE(is_enough("1000000 1000000 1000000 1000000 1022 0 0 0 0 0 0"));
+  EXPECT_TRUE(is_enough("0 0 0 0 1023 0 0 0 0 0 0"));
+  EXPECT_FALSE(is_enough("0 0 0 0 0 0 0 0 0 0 15"));
+  EXPECT_TRUE(is_enough("0 0 0 0 0 0 0 0 0 0 16"));
+  EXPECT_FALSE(is_enough("0 0 0 0 many"));
+  EXPECT_TRUE(is_enough("1008", 65536)) << "a page is a block, and the other zone has sixteen";
+  EXPECT_FALSE(is_enough("1007", 65536));
+  EXPECT_FALSE(HasFreeBlocks("", 4096));
 }
 
 TEST(KernelInterfaceTest, LoopbackIsThereAndLongNamesAreRefused) {

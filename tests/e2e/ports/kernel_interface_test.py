@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A port on a kernel interface (iface=): superframes, and interfaces that are slow or down."""
+import os
 import pathlib
 import unittest
 
@@ -29,8 +30,9 @@ def has_free_blocks():
     path = pathlib.Path("/proc/buddyinfo")  # Sandboxes lack it.
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     counts = [line.split()[4:] for line in lines]
-    return sum(int(count) * 4096 << order for zone in counts
-               for order, count in enumerate(zone) if order >= 4) >= 256 << 20
+    page = os.sysconf("SC_PAGE_SIZE")
+    return sum(int(count) * page << order for zone in counts
+               for order, count in enumerate(zone) if page << order >= 64 << 10) >= 256 << 20
 
 
 def counter(host, name):
