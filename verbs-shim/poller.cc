@@ -70,8 +70,8 @@ void Poller::Note(const CompletionQueue& cq) {
 }
 
 bool Poller::MaySleep(int64_t now_ns) const {
-  return !contention_.MayYield(now_ns) && now_ns >= yields_until_ns_ && count_ != 0 &&
-         !has_others_ && empty_polls_ >= kEmptyPollsBeforeWait;
+  return !contention_.MayYield(now_ns) && count_ != 0 && !has_others_ &&
+         empty_polls_ >= kEmptyPollsBeforeWait;
 }
 
 bool Poller::Wait() {
@@ -111,13 +111,14 @@ void Poller::Yield(int64_t now_ns) {
 
 void Poller::Sleep(uroce_line32& word, int64_t now_ns) {
   constexpr int64_t kNsPerSecond = 1'000'000'000;
-  const int64_t until_ns = now_ns + kLongestSleepNs;
+  const bool is_short = now_ns < short_until_ns_;
+  const int64_t until_ns = now_ns + (is_short ? kShortSleepNs : kLongestSleepNs);
   const timespec until = {until_ns / kNsPerSecond, until_ns % kNsPerSecond};
   const long result =
       syscall(SYS_futex, &word.value, FUTEX_WAIT_BITSET, value_, &until, nullptr, bits_);
   const bool is_vain = result != 0 && errno == ETIMEDOUT;
   vain_sleeps_ = is_vain ? vain_sleeps_ + 1 : 0;
-  if (vain_sleeps_ >= kMostVainSleeps) yields_until_ns_ = until_ns + kYieldsAfterVainSleepNs;
+  if (vain_sleeps_ >= kMostVainSleeps && !is_short) short_until_ns_ = until_ns + kShortSleepsNs;
 }
 
 }  // namespace uroce::shim

@@ -46,9 +46,11 @@ class Poller {
   /// As long as a time slice. A program may also wait for something else than completions, and who
   /// sets a timer before the next tick of its core pays for it.
   static constexpr int64_t kLongestSleepNs = 4'000'000;
-  /// After so many sleeps in a row that no completion ended, for so long the thread only yields.
+  /// After so many sleeps in a row that no completion ended, for so long the thread's sleeps are
+  /// short: what else the program waits for is seen about as soon as behind others' time slices.
   static constexpr uint32_t kMostVainSleeps = 4;
-  static constexpr int64_t kYieldsAfterVainSleepNs = 100'000'000;
+  static constexpr int64_t kShortSleepsNs = 100'000'000;
+  static constexpr int64_t kShortSleepNs = 250'000;
 
   /// A poll found a completion.
   void OnCompletion() { empty_polls_ = 0; }
@@ -69,10 +71,10 @@ class Poller {
   void Sleep(uroce_line32& word, int64_t now_ns);
 
   cpu::Contention contention_;
-  bool has_asked_ = false;       ///< For short time slices.
-  int64_t yields_until_ns_ = 0;  ///< No sleep before.
-  uint32_t vain_sleeps_ = 0;     ///< In a row.
-  uint32_t empty_polls_ = 0;     ///< Since this thread's last completion.
+  bool has_asked_ = false;      ///< For short time slices.
+  int64_t short_until_ns_ = 0;  ///< Sleeps are short until then.
+  uint32_t vain_sleeps_ = 0;    ///< In a row.
+  uint32_t empty_polls_ = 0;    ///< Since this thread's last completion.
 
   // The queues polled since then, as far as noted.
   DaemonConnection* connection_ = nullptr;

@@ -332,6 +332,9 @@ BUGS = [
      "an endpoint that ends cancels its lookup"),
 
     # verbs-shim
+    ("vain-sleeps-never-shorter", SHIM, "verbs-shim/poller.cc",
+     "(is_short ? kShortSleepNs : kLongestSleepNs)", "kLongestSleepNs",
+     "after sleeps that no completion ended, sleeps are short"),
     ("shim-accepts-rings-outside-the-arena", SHIM, "verbs-shim/daemon_connection.cc",
      "if (size_bytes > UROCE_ARENA_BYTES - offset) return false;",
      "if (size_bytes > UROCE_ARENA_BYTES - offset) return true;",
