@@ -46,12 +46,13 @@ class Poller {
   /// As long as a time slice. A program may also wait for something else than completions, and who
   /// sets a timer before the next tick of its core pays for it.
   static constexpr int64_t kLongestSleepNs = 4'000'000;
-  /// After so many sleeps in a row that no completion ended, the thread's sleeps are short for so
-  /// long: a program that waits for something else too sees it about as soon as behind the time
-  /// slices of other threads.
+  /// After so many sleeps in a row that no completion ended, the thread is taken to wait for
+  /// something else too.
   static constexpr uint32_t kMostVainSleeps = 4;
-  static constexpr int64_t kShortSleepsNs = 100'000'000;
+  /// Its sleeps last kShortSleepNs then, for kShortSleepsNs: it sees the other thing about as soon
+  /// as behind the time slices of other threads, and leaves them more of the core than by yields.
   static constexpr int64_t kShortSleepNs = 250'000;
+  static constexpr int64_t kShortSleepsNs = 100'000'000;
 
   /// A poll found a completion.
   void OnCompletion() { empty_polls_ = 0; }
