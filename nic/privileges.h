@@ -19,7 +19,8 @@ namespace uroce::nic {
 /// - CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK: a port beside the kernel asks for neighbours, joins
 ///   groups, and is reopened, with rings in locked memory, when its interface is replaced. A port
 ///   on a PCI device maps memory for it, and may have a kernel driver beside it.
-/// - CAP_BPF: the eBPF program of af_xdp. A TAP needs CAP_NET_ADMIN alone.
+/// - CAP_BPF: the eBPF program of af_xdp; that of IngressDrop is loaded before. A TAP needs
+///   CAP_NET_ADMIN alone.
 /// - CAP_DAC_OVERRIDE: if `socket_is_elsewhere`, the directory of the socket is another user's.
 uint64_t CapabilitiesInUse(const Config& config, bool socket_is_elsewhere);
 

@@ -17,6 +17,7 @@ void KernelNetwork::Refresh(int ifindex, const Mac& mac, Vlans vlans) {
   ifindex_ = ifindex;
   if (vlans == Vlans::kServed) RefreshVlans(mac);
   RefreshAddresses();
+  if (vlans == Vlans::kServed) RefreshDrop();
 }
 
 int KernelNetwork::InterfaceOf(uint16_t vlan_id) const {
@@ -86,6 +87,17 @@ void KernelNetwork::RefreshAddresses() {
   }
   std::stable_partition(addresses_.begin(), addresses_.end(),
                         [](const InterfaceAddress& address) { return address.vlan_id == 0; });
+}
+
+// A program that shares the UDP port goes on receiving.
+void KernelNetwork::RefreshDrop() {
+  const auto mute = mutes_.find(ifindex_);
+  if (mute == mutes_.end() || mute->second.is_shared()) return drop_.Clear();
+  std::vector<Gid> own;
+  for (const InterfaceAddress& address : addresses_) {
+    if (address.vlan_id == 0) own.push_back(address.gid);
+  }
+  drop_.Set(ifindex_, own);
 }
 
 absl::Status KernelNetwork::OpenExceptionTap(const std::string& name,

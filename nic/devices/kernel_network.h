@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "drivers/kernel/ingress_drop.h"
 #include "drivers/kernel/sockets.h"
 #include "nic/net/address.h"
 #include "nic/net/netlink.h"
@@ -24,8 +25,9 @@ namespace uroce::nic {
 class KernelNetwork {
  public:
   /// Reads again what is configured on interface `ifindex`; 0: there is none. From then on it and
-  /// its VLANs do not answer RoCE packets. A VLAN whose MAC differs from `mac`, the port's, is left
-  /// to the kernel: its frames are not the port's; kNone leaves all of them.
+  /// its VLANs do not answer RoCE packets, and the kernel drops those of the interface's addresses
+  /// early where it can (IngressDrop). A VLAN whose MAC differs from `mac`, the port's, is left to
+  /// the kernel: its frames are not the port's; kNone leaves all of them, and drops nothing.
   enum class Vlans : uint8_t { kServed, kNone };
   void Refresh(int ifindex, const Mac& mac, Vlans vlans = Vlans::kServed);
 
@@ -33,6 +35,8 @@ class KernelNetwork {
   const std::vector<InterfaceAddress>& addresses() const { return addresses_; }
   /// The interface for the port's traffic of this VLAN; 0 is the port's own. Returns 0 for none.
   int InterfaceOf(uint16_t vlan_id) const;
+  /// Whether the kernel drops RoCE packets before its IP.
+  bool drops_early() const { return drop_.is_active(); }
 
   // ---- TAPs ----
   /// Opens the TAP `name` of the port's exception path. Errors: one line that begins with the name.
@@ -51,12 +55,14 @@ class KernelNetwork {
   void RefreshVlans(const Mac& mac);
   void Mute(int ifindex, const std::string& name);
   void RefreshAddresses();
+  void RefreshDrop();
 
   Netlink netlink_;
   int ifindex_ = 0;
   std::vector<VlanInterface> vlans_;
   std::vector<VlanInterface> foreign_;        ///< VLANs with other MACs.
   std::map<int, drivers::KernelMute> mutes_;  ///< By ifindex: of the interface and of VLANs.
+  drivers::IngressDrop drop_;
   std::vector<InterfaceAddress> addresses_;
   Fd exception_tap_;
   Fd address_tap_;  ///< Its interface has the port's addresses.

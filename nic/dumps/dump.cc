@@ -54,6 +54,7 @@ Json DeviceJson(const NicDevice& device) {
   json["name"] = device.name();
   json["driver"] = info.driver;
   json["interface"] = info.interface;
+  json["kernel_drops_early"] = device.kernel().drops_early();
   json["link"] = info.link_up ? "up" : "down";
   json["speed_bps"] = info.speed_bps;
   if (device.config().rate_bps != 0) json["rate_bps"] = device.config().rate_bps;

@@ -4,7 +4,7 @@ import os
 import pathlib
 import unittest
 
-from labs.lab import UNPRIVILEGED, UROCED, Daemon, VethLab
+from labs.lab import UNPRIVILEGED, UROCED, Daemon, Host, VethLab, find_list
 from labs.process import Process, run, run_status, wait_until
 from labs.programs import data_check, perftest, seed
 
@@ -13,9 +13,9 @@ from labs.programs import data_check, perftest, seed
 # kernel has kept in its first block.
 FIRST_BLOCK = """
 import socket
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x800))
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
 s.setsockopt(263, 15, 1)  # SOL_PACKET, PACKET_VNET_HDR
-s.bind(("eth0", 0x800))
+s.bind(("eth0", 3))
 print("ready", flush=True)
 message = b""
 while len(message) < 30000:
@@ -99,6 +99,29 @@ class SuperframesTest(unittest.TestCase):
         data_check(self.lab, "--seed", seed(), "--ops", 100)
 
 
+def drops_early(host):
+    return find_list(host.dump("devices"))[0]["kernel_drops_early"]
+
+
+class IpTest(unittest.TestCase):
+    """The kernel's IP has no work with RoCE packets."""
+
+    def received(self, host):
+        text = run(host.namespace.command(["cat", "/proc/net/snmp"]))
+        names, values = (line.split() for line in text.splitlines() if line.startswith("Ip:"))
+        return int(values[names.index("InReceives")])
+
+    def test_it_sees_none_of_them(self):
+        lab = VethLab(9000)
+        self.addCleanup(lab.close)
+        if not drops_early(lab.a):
+            self.skipTest("needs CAP_BPF and Linux 6.6")
+        before = self.received(lab.a)
+        perftest(lab, "ib_write_bw", "-s", 64, "-n", 20000)
+        self.assertGreater(counter(lab.a, "port_rcv_packets"), 20000)
+        self.assertLess(self.received(lab.a) - before, 1000, "TCP of the programs alone")
+
+
 # Binds the UDP port as any user may who wants to share it. Arguments: family, address, interface.
 TAKE_UDP_PORT = """
 import socket, sys, time
@@ -168,6 +191,8 @@ class UdpPortTest(unittest.TestCase):
         self.addCleanup(again.process.kill)
         wait_until(lambda: "ready, " in again.process.output(), "a ready daemon")
         self.assertIn("another program has UDP port 4791 of eth0", again.process.output())
+        host = Host(self.namespace, again, "again", self.lab.a.address, self.lab.a.address6)
+        self.assertFalse(drops_early(host), "the program goes on receiving")
 
 
 if __name__ == "__main__":

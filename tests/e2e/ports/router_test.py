@@ -2,7 +2,7 @@
 """Queue pairs whose packets pass a router."""
 import unittest
 
-from labs.lab import find_list
+from labs.lab import Daemon, find_list
 from labs.process import Failed, wait_until
 from labs.programs import DataCheck, data_check, pingpong, seed
 from labs.router_lab import RouterLab
@@ -28,6 +28,14 @@ class RouterTest(unittest.TestCase):
 
     def test_packets_of_1024_bytes(self):
         data_check(self.lab, "--seed", seed(), "--ops", 500, "--mtu", 1024)
+
+    def test_a_daemon_on_the_router_leaves_it_what_it_forwards(self):
+        daemon = Daemon(self.lab.router, f"{self.lab.directory}/router",
+                        ["--port", "name=uroce1,iface=eth1", "--port", "name=uroce2,iface=eth2"])
+        self.addCleanup(daemon.stop)
+        for version in (4, 6):
+            with self.subTest(version):
+                data_check(self.lab, "--seed", seed(), "--ops", 200, version=version)
 
     def test_path_leads_to_the_router(self):
         check = DataCheck(self.lab, "--seed", seed(), ongoing=True)
