@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
 import scale_bundle  # noqa: E402
-from labs.lab import UdpLab, VethLab, WireLab, next_port  # noqa: E402
+from labs.lab import BUILD, Lab, UdpLab, VethLab, WireLab, next_port  # noqa: E402
+from labs.netns import make_veth_pair  # noqa: E402
 from labs.process import Process, is_listening, run, wait_until  # noqa: E402
 from labs.programs import perftest_rows  # noqa: E402
 
@@ -26,6 +27,7 @@ MTUS = (9000, 1500)
 TRANSFERS = (("64 KB WRITE", "ib_write_bw", 65536), ("1 MB WRITE", "ib_write_bw", 1 << 20),
              ("64 KB READ", "ib_read_bw", 65536), ("64 KB SEND", "ib_send_bw", 65536))
 MANY_QUEUE_PAIRS = 8
+PORT_ALONE = BUILD / "tests" / "bench" / "port_alone"
 COLUMN_GBPS, COLUMN_MESSAGES = 3, 4  # Of a row of perftest: average Gb/s, million messages/s.
 
 
@@ -38,6 +40,18 @@ class InterfaceLab(VethLab):
 
     def _port(self, _number):
         return f"iface=eth0,queues={self.workers}" if self.workers > 1 else "iface=eth0"
+
+
+class BareLab(Lab):
+    """A veth pair without daemons."""
+
+    def __init__(self, mtu):
+        self.mtu = mtu
+        super().__init__()
+
+    def _build(self):
+        self.a, self.b = self._add_namespace(), self._add_namespace()
+        make_veth_pair(self.a, self.b, self.mtu)
 
 
 def cpus():
@@ -60,6 +74,22 @@ def tcp_gbps(lab, seconds, streams=1):
         return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e9
     finally:
         server.kill()
+
+
+def alone_gbps(mtu, kind, seconds):
+    """A port with nothing behind it: what a transport can come near to (programs/port_alone.cc)."""
+    with closing(BareLab(mtu)) as lab:
+        mac_a, mac_b = (json.loads(space.ip("-j", "link", "show", "eth0"))[0]["address"]
+                        for space in (lab.a, lab.b))
+        receiver = Process(lab.a.command(
+            [PORT_ALONE, "receive", kind, "eth0", mac_a, mac_b, seconds + 2]))
+        try:
+            wait_until(lambda: "ready" in receiver.output(), "the receiving port")
+            run(lab.b.command([PORT_ALONE, "send", kind, "eth0", mac_b, mac_a, seconds]),
+                seconds + 30)
+            return float(receiver.expect_success(30).split()[-2])
+        finally:
+            receiver.kill()
 
 
 def pairs_row(lab, program, size, seconds, pairs=1, *flags):
@@ -137,6 +167,8 @@ def measure_interfaces(options):
                     for name, program, size in TRANSFERS:
                         gbps, _ = pairs_row(lab, program, size, options.seconds)
                         table.add(kind, name, gbps)
+                table.add(kind, "the port alone",
+                          alone_gbps(mtu, kind.rstrip("="), options.seconds))
             for workers in sorted({1, many}):
                 with closing(InterfaceLab(mtu, workers)) as lab:
                     row = f"iface=, queues={workers}"

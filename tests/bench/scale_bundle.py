@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 PROGRAMS = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ibv_devinfo", "iperf3")
+PORT_ALONE = Path("tests", "bench", "port_alone")
 SCRIPTS = ("tests/bench/run-scale", "tests/bench/scale.py", "tests/bench/scale_bundle.py",
            "tests/e2e/labs")
 # Each machine must take its own: they belong to its dynamic linker.
@@ -43,12 +44,17 @@ def unpack_dist(root, folder):
         link.symlink_to(Path("..", "..", program.relative_to(folder)))
 
 
-def copy_programs(folder):
+def copy_program(program, place, folder):
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(program, place)
+    for library in libraries_of(program):
+        shutil.copy(library, folder / "lib" / library.name)
+
+
+def copy_programs(root, folder):
     for name in PROGRAMS:
-        program = shutil.which(name)
-        shutil.copy(program, folder / "bin" / name)
-        for library in libraries_of(program):
-            shutil.copy(library, folder / "lib" / library.name)
+        copy_program(shutil.which(name), folder / "bin" / name, folder)
+    copy_program(root / "build" / PORT_ALONE, folder / "build" / PORT_ALONE, folder)
 
 
 def copy_scripts(root, folder):
@@ -67,7 +73,7 @@ def make(root, folder):
     for name in ("bin", "lib"):
         (folder / name).mkdir()
     unpack_dist(root, folder)
-    copy_programs(folder)
+    copy_programs(root, folder)
     copy_scripts(root, folder)
     start = folder / "run"
     start.write_text(START, encoding="utf-8")
