@@ -31,6 +31,12 @@ class KernelNetwork {
   enum class Vlans : uint8_t { kServed, kNone };
   void Refresh(int ifindex, const Mac& mac, Vlans vlans = Vlans::kServed);
 
+  /// The kernel and its programs may have the RoCE packets again: the port has gone.
+  void Release() {
+    mutes_.clear();
+    drop_.Clear();
+  }
+
   /// The addresses of the interface itself come first.
   const std::vector<InterfaceAddress>& addresses() const { return addresses_; }
   /// The interface for the port's traffic of this VLAN; 0 is the port's own. Returns 0 for none.

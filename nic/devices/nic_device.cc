@@ -130,6 +130,7 @@ void NicDevice::MarkRemoved() {
   info_.link_up = false;
   info_.why_down = "the port was removed";
   groups_.Stop();
+  kernel_.Release();
 }
 
 absl::Status NicDevice::CheckThere() const {

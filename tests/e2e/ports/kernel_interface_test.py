@@ -194,6 +194,18 @@ class UdpPortTest(unittest.TestCase):
         host = Host(self.namespace, again, "again", self.lab.a.address, self.lab.a.address6)
         self.assertFalse(drops_early(host), "the program goes on receiving")
 
+    def test_a_removed_nic_leaves_the_port_to_another_one(self):
+        host = self.lab.a
+        program = host.start("ibv_asyncwatch", "-d", "uroce0")
+        self.addCleanup(program.kill)
+        wait_until(lambda: "FD" in program.output(), "a program that has the device open")
+        run(host.uroce("port", "remove", "uroce0"))
+        wait_until(lambda: "DEVICE_FATAL" in program.output(), "its end of the device")
+        run(host.uroce("port", "add", "name=uroce0,udp=eth0"))
+        host.forget_gids()
+        data_check(self.lab, "--seed", seed(), "--ops", 100)
+        self.assertTrue(program.running(), "it has the former device open")
+
 
 if __name__ == "__main__":
     unittest.main()
