@@ -23,7 +23,10 @@ struct DaemonDevice {
   bool interface_exists = true;
   bool link_up = false;
   uint32_t mtu_bytes = 0;
-  uint32_t active_mtu = 0;             ///< RoCE path MTU; 0: the interface's is too small.
+  uint32_t active_mtu = 0;  ///< RoCE path MTU; 0: the interface's is too small.
+  /// The kernel drops RoCE packets before its IP looks at them. A driver other than net_iface says
+  /// nothing by it.
+  bool drops_early = false;
   std::vector<std::string> addresses;  ///< "10.0.0.1/24".
 };
 

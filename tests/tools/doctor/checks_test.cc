@@ -118,6 +118,16 @@ TEST(DoctorDaemonTest, NoDriverIsToldToCarryMoreThanItCan) {
   EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kNote, "gives 2048", "mtu 2152")));
 }
 
+TEST(DoctorDaemonTest, WorkOfTheKernelThatARightSavesIsNamed) {
+  DaemonFacts facts = GoodDaemon();
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Not(Contains(Says(Level::kOk, "CAP_BPF", ""))));
+  facts.devices[0].driver = "net_iface";
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kOk, "CAP_BPF", "")));
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Each(IsOk()));
+  facts.devices[0].drops_early = true;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Not(Contains(Says(Level::kOk, "CAP_BPF", ""))));
+}
+
 TEST(DoctorDaemonTest, AddressesOfAWireThatTheKernelDoesNotKnowAreANoteWithTheOption) {
   DaemonFacts facts = GoodDaemon();
   EXPECT_THAT(CheckDaemon(facts, "uroced"), Each(IsOk())) << "not of other ports";
@@ -140,13 +150,15 @@ TEST(DoctorDaemonTest, AddressesOfAWireThatTheKernelDoesNotKnowAreANoteWithTheOp
 TEST(DoctorDaemonTest, DumpIsReadAndAnotherKindRefused) {
   DaemonFacts facts;
   EXPECT_TRUE(ParseDevices(R"({"devices": [{"name": "a", "link": "up", "mtu": 1500,
-                               "active_mtu": 1024, "addresses": ["10.0.0.1/24"]}, 5],
+                               "active_mtu": 1024, "kernel_drops_early": true,
+                               "addresses": ["10.0.0.1/24"]}, 5],
                                "daemon": {"version": "1.2", "abi_version": 3}})",
                            facts));
   ASSERT_EQ(facts.devices.size(), 1u);
   EXPECT_TRUE(facts.devices[0].link_up);
   EXPECT_EQ(facts.devices[0].interface_exists, facts.devices[0].interface.empty());
   EXPECT_EQ(facts.devices[0].active_mtu, 1024u);
+  EXPECT_TRUE(facts.devices[0].drops_early);
   EXPECT_EQ(facts.devices[0].addresses, std::vector<std::string>{"10.0.0.1/24"});
   EXPECT_EQ(facts.version, "1.2");
   EXPECT_EQ(facts.abi_version, 3u);
