@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -234,12 +235,13 @@ void IngressDrop::Set(int ifindex, std::span<const Gid> addresses) {
   for (const Gid& address : addresses) {
     keys.push_back({.ifindex = ifindex, .address = address.bytes});
   }
-  for (const Key& key : keys_) {
-    if (std::ranges::find(keys, key) == keys.end()) program->Remove(key);
-  }
-  for (const Key& key : keys) {
-    if (std::ranges::find(keys_, key) == keys_.end()) program->Put(key);
-  }
+  std::ranges::sort(keys);
+  std::vector<Key> gone;
+  std::vector<Key> added;
+  std::ranges::set_difference(keys_, keys, std::back_inserter(gone));
+  std::ranges::set_difference(keys, keys_, std::back_inserter(added));
+  for (const Key& key : gone) program->Remove(key);
+  for (const Key& key : added) program->Put(key);
   keys_ = std::move(keys);
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -42,7 +42,7 @@ class IngressDrop {
   struct Key {
     int32_t ifindex = 0;
     std::array<uint8_t, 16> address{};
-    friend bool operator==(const Key&, const Key&) = default;
+    friend auto operator<=>(const Key&, const Key&) = default;
   };
   static_assert(sizeof(Key) == 20);
   class Program;
@@ -52,7 +52,7 @@ class IngressDrop {
 
   int ifindex_ = 0;
   Fd link_;
-  std::vector<Key> keys_;
+  std::vector<Key> keys_;  ///< Sorted.
 };
 
 }  // namespace uroce::drivers

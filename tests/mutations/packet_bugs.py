@@ -558,7 +558,7 @@ BUGS = [
      "  unless(r0, BPF_JEQ, 0);\n", "",
      "the kernel forwards RoCE packets that are not for the interface's own addresses"),
     ("kernel-drops-for-a-former-address", DRIVERS, "drivers/kernel/ingress_drop.cc",
-     "    if (std::ranges::find(keys, key) == keys.end()) program->Remove(key);\n", "    {}\n",
+     "  for (const Key& key : gone) program->Remove(key);\n", "",
      "an address that has moved gets its packets"),
     ("kernel-drops-packets-with-options", DRIVERS, "drivers/kernel/ingress_drop.cc",
      "  unless(r2, BPF_JNE, 0x45);  // No options.\n", "",
