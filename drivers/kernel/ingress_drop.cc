@@ -44,9 +44,9 @@ class Assembler {
   enum Register : uint8_t { r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, fp };
 
   void Move(Register to, Register from) { Add(BPF_ALU64 | BPF_MOV | BPF_X, to, from, 0, 0); }
-  void Set(Register to, int32_t value) { Add(BPF_ALU64 | BPF_MOV | BPF_K, to, r0, 0, value); }
-  void AddTo(Register to, int32_t value) { Add(BPF_ALU64 | BPF_ADD | BPF_K, to, r0, 0, value); }
-  void And(Register to, int32_t value) { Add(BPF_ALU64 | BPF_AND | BPF_K, to, r0, 0, value); }
+  void Set(Register to, int32_t value) { Compute(BPF_MOV, to, value); }
+  void AddTo(Register to, int32_t value) { Compute(BPF_ADD, to, value); }
+  void And(Register to, int32_t value) { Compute(BPF_AND, to, value); }
   /// `size`: BPF_B, BPF_H, BPF_W or BPF_DW.
   void Load(uint8_t size, Register to, Register from, size_t offset) {
     Add(BPF_LDX | BPF_MEM | size, to, from, static_cast<int16_t>(offset), 0);
@@ -54,8 +54,9 @@ class Assembler {
   void Store(uint8_t size, Register to, int16_t offset, Register from) {
     Add(BPF_STX | BPF_MEM | size, to, from, offset, 0);
   }
+  /// The mode of the load, BPF_IMM, is 0.
   void LoadMap(Register to, int map) {
-    Add(BPF_LD | BPF_DW | BPF_IMM, to, static_cast<Register>(BPF_PSEUDO_MAP_FD), 0, map);
+    Add(BPF_LD | BPF_DW, to, static_cast<Register>(BPF_PSEUDO_MAP_FD), 0, map);
     Add(0, r0, r0, 0, 0);
   }
   void Call(bpf_func_id helper) { Add(BPF_JMP | BPF_CALL, r0, r0, 0, helper); }
@@ -76,6 +77,9 @@ class Assembler {
   const std::vector<bpf_insn>& code() const { return code_; }
 
  private:
+  void Compute(int operation, Register to, int32_t value) {
+    Add(BPF_ALU64 | BPF_K | operation, to, r0, 0, value);
+  }
   size_t Add(int code, Register to, Register from, int16_t offset, int32_t immediate) {
     bpf_insn instruction{};
     instruction.code = static_cast<uint8_t>(code);
