@@ -237,8 +237,8 @@ Finding DeviceFinding(const DaemonDevice& device) {
   if (device.driver == "net_iface" && !device.drops_early) {
     return {Level::kOk, "devices",
             absl::StrCat(text,
-                         "; the kernel's IP looks at them before it drops them, and with Linux "
-                         "6.6 and CAP_BPF at the start of uroced it does not"),
+                         "; the kernel's IP looks at each before it drops it: Linux 6.6, and "
+                         "CAP_BPF when uroced starts, save that work"),
             ""};
   }
   return {Level::kOk, "devices", text, ""};

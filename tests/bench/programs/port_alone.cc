@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a port on a kernel interface carries with nothing behind it: the packets of 64 KB WRITEs
-// that are made once, are sent again and again, and are dropped where they arrive. The ICRCs are
-// checked on arrival, as the port does always. A transport can come near this, and not above it.
+// What a port on a kernel interface carries with nothing behind it. The sender makes the packets of
+// a 64 KB WRITE once and sends them again and again; the receiving port checks their ICRCs, as it
+// does always, and the program drops them. A transport behind the port can come near this rate.
 //
 //   port_alone send|receive iface|udp INTERFACE OWN_MAC PEER_MAC SECONDS
 //
-// The addresses are 10.0.0.2 (sender) and 10.0.0.1 (receiver). The receiver prints Gb/s of UDP
-// payload between its first frame and its last one.
+// The addresses are 10.0.0.2 (sender) and 10.0.0.1 (receiver). The receiver prints the Gb/s
+// of frames and superframes, with their headers, between the first one and the last one.
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -113,7 +115,8 @@ class Bench {
   void Send(const Mac& own, const Mac& peer, double seconds) {
     const std::vector<Bytes> packets = PacketsOfWrite(own, peer, port_->Info().mtu_bytes);
     LongBuffers buffers(2);
-    // The FIRST packet is longer than the others: the MIDDLE one behind it is the last that joins.
+    // The FIRST packet is longer than the others, so that only the MIDDLE one behind it joins. (At
+    // MTU 9000 a worker sends the FIRST packet alone, also as one of two frames.)
     const std::array<rte_mbuf*, 2> superframes = {
         Superframe(buffers, {packets.begin(), packets.begin() + 2}),
         Superframe(buffers, {packets.begin() + 2, packets.end()})};
@@ -170,7 +173,7 @@ class Bench {
     return frame;
   }
 
-  /// Bytes of what has arrived, without headers of superframes.
+  /// Bytes of what has arrived.
   uint64_t Receive() {
     std::array<rte_mbuf*, Port::kMostTurnFrames> frames;
     const uint16_t count = port_->ReceiveWhole(0, frames.data(), frames.size(), Now());
