@@ -47,6 +47,17 @@ void AddRing(CompletionQueue& cq, const uroce_cq_ring& ring) {
   if (!cq.rings.Has(ring.worker)) cq.rings.Install(ring.worker, LayoutOf(*cq.connection, ring));
 }
 
+void TakeNewRings(CompletionQueue& cq) {
+  DaemonConnection& connection = *cq.connection;
+  const uint32_t depth = rings::LoadRelaxed(cq.page->depth.value);
+  for (uint32_t worker = 0; worker < connection.worker_count(); ++worker) {
+    const uint64_t offset = rings::LoadRelaxed(cq.page->ring_offsets[worker]);
+    if (offset == 0 || cq.rings.Has(worker)) continue;
+    const uroce_cq_ring ring = {worker, depth, offset, offset + sizeof(uroce_cq_ring_page)};
+    if (IsSane(connection, ring)) cq.rings.Install(worker, LayoutOf(connection, ring));
+  }
+}
+
 // The daemon moves waiting completions while no thread polls: pollers wait for its answer. A queue
 // pair that is made meanwhile could bring a ring of the old size, so none is made.
 int ResizeCq(CompletionQueue& cq, int cqe) {

@@ -128,9 +128,7 @@ struct alignas(UROCE_LINE) QueuePair {
   ibv_qp_ex verbs;  ///< Starts with the ibv_qp.
   DaemonConnection* connection;
   uroce_qp_page* page;
-  uroce_doorbells* doorbells;
   uint32_t doorbell_slot;
-  int wake_fd;
   uint32_t max_inline_bytes;
   bool signal_all;
   bool has_extended;  ///< Whether the program asked for an ibv_qp_ex.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/shm/rings/completion_queue.h"
+#include "verbs-shim/completion_queue.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/poller.h"
 #include "verbs-shim/verbs_ops.h"
@@ -110,6 +111,7 @@ void Describe(const uroce_cqe& cqe, ibv_wc& wc) {
 /// Makes pollers skip the waiting completions of `handle`: a queue pair's handle or, with
 /// UROCE_CQE_XRC, a shared receive queue's. The caller holds cq.lock.
 void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
+  if (HasNewRings(cq)) TakeNewRings(cq);
   cq.rings.ForEachWaiting([handle, kind](uroce_cqe& cqe) {
     const bool is_of_kind = (cqe.flags & UROCE_CQE_XRC) == kind;
     if (is_of_kind && cqe.qp_handle == handle) cqe.qp_handle = UROCE_NONE;
@@ -147,6 +149,8 @@ int StartPoll(CompletionQueue& cq) {
   bool has_waited = false;
   for (;;) {
     cq.lock.Lock();
+    if (HasNewRings(cq)) [[unlikely]]
+      TakeNewRings(cq);
     if (TakeCompletion(cq)) {
       cq.empty_polls = 0;
       t_poller.OnCompletion();

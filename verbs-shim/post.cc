@@ -158,11 +158,23 @@ void RingIfInError(const QueuePair& queue_pair) {
 
 // One of the posters that find the worker asleep wakes it by a system call. The worker may take
 // long to get a processor, and without this rule every post would make the system call until then.
+//
+// The queue pair may move to another worker at any time. That worker looks at the queues once when
+// it has it, behind a full fence: it finds the request, or this thread finds its number.
 void RingDoorbell(const QueuePair& queue_pair) {
-  uroce_doorbells& doorbells = *queue_pair.doorbells;
-  if (!rings::Ring(doorbells, queue_pair.doorbell_slot)) return;
-  if (__atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) == 0) return;
-  queue_pair.connection->Wake(queue_pair.wake_fd);
+  DaemonConnection& connection = *queue_pair.connection;
+  uint32_t rung = UINT32_MAX;
+  for (;;) {
+    const uint32_t worker = rings::LoadRelaxed(queue_pair.page->worker.value);
+    if (worker == rung || worker >= connection.worker_count()) return;
+    rung = worker;
+    uroce_doorbells& doorbells = *connection.doorbells(worker);
+    const bool sleeps = rings::Ring(doorbells, queue_pair.doorbell_slot);
+    if (sleeps && __atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) != 0) {
+      connection.Wake(connection.wake_fd(worker));
+    }
+    rings::FullFenceAfterAtomic();
+  }
 }
 
 int WriteReceive(rings::WorkQueueProducer& ring, uint32_t max_sge, const ibv_recv_wr& wr) {

@@ -74,9 +74,7 @@ void FillRings(QueuePair& queue_pair, const uroce_create_qp_reply& made) {
   DaemonConnection& connection = *queue_pair.connection;
   uint8_t* arena = connection.arena();
   queue_pair.page = reinterpret_cast<uroce_qp_page*>(arena + made.page_offset);
-  queue_pair.doorbells = connection.doorbells(made.worker);
   queue_pair.doorbell_slot = made.doorbell_slot;
-  queue_pair.wake_fd = connection.wake_fd(made.worker);
   queue_pair.max_inline_bytes = made.cap.max_inline_data;
   FillWorkQueue(queue_pair.send, {arena + made.sq_offset, made.sq_depth, made.sq_slot_bytes},
                 &queue_pair.page->sq_produced, made.cap.max_send_wr, made.cap.max_send_sge);
@@ -198,32 +196,13 @@ bool IsPlaced(const QueuePair& queue_pair, const ibv_qp_attr& attr, int mask) {
          queue_pair.connection->worker_count() > 1;
 }
 
-/// Lets the daemon move the queue pair to the worker of its peer. The doorbell of the new worker is
-/// rung once: another thread may have rung that of the former one meanwhile.
-void Place(QueuePair& queue_pair, const uroce_modify_qp& request) {
-  DaemonConnection& connection = *queue_pair.connection;
-  const ibv_qp& verbs = queue_pair.verbs.qp_base;
-  uroce_place_qp_reply placed;
-  const MutexLock lock(connection.queue_pair_mutex());
-  if (Call(connection, UROCE_PLACE_QP, request, &placed) != 0) return;
-  if (placed.worker >= connection.worker_count() || !IsSane(connection, placed.send_ring) ||
-      !IsSane(connection, placed.receive_ring)) {
-    return;
-  }
-  uroce_doorbells* const doorbells = connection.doorbells(placed.worker);
-  if (doorbells == queue_pair.doorbells) return;
-  AddRing(*Ours(verbs.send_cq), placed.send_ring);
-  AddRing(*Ours(verbs.recv_cq), placed.receive_ring);
-  const SpinGuard sends(queue_pair.send.lock);
-  const SpinGuard receives(queue_pair.receive.lock);
-  queue_pair.doorbells = doorbells;
-  queue_pair.wake_fd = connection.wake_fd(placed.worker);
-  RingDoorbell(queue_pair);
-}
-
 int Modify(QueuePair& queue_pair, const ibv_qp_attr& attr, int mask) {
   const uroce_modify_qp request = {queue_pair.verbs.qp_base.handle, ToAbi(attr, mask)};
-  if (IsPlaced(queue_pair, attr, mask)) Place(queue_pair, request);
+  if (IsPlaced(queue_pair, attr, mask)) {
+    // It may move to the worker of its peer. If it cannot, it stays where it is.
+    uroce_place_qp_reply placed;
+    (void)Call(*queue_pair.connection, UROCE_PLACE_QP, request, &placed);
+  }
   uroce_modify_qp_reply reply;
   const int error = Call(*queue_pair.connection, UROCE_MODIFY_QP, request, &reply);
   if (error != 0) return error;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/cpu_limit.h"
 #include "nic/base/log.h"
 #include "nic/base/user_limits.h"
 #include "nic/control/control_connections.h"
@@ -89,7 +90,8 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       socket_(std::move(socket)),
       tree_(socket_.TakeTree()),
       statistics_(connections_->dumps()),
-      counters_(loop, nic, statistics_, tree_.tree()) {
+      counters_(loop, nic, statistics_, tree_.tree()),
+      balancer_(nic, loop, UsableCpus()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   guard_watch_ =
       loop_.Watch(MappingGuard::Get().event_fd(), EPOLLIN, [this] { connections_->EndStruck(); });
@@ -194,6 +196,7 @@ void Server::MaintainPorts() {
   nic_.ReleaseDevices();
   nic_.ForgetRead();
   connections_->TellOmissions(Nic::Now());
+  balancer_.Look(Nic::Now());
   maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });
 }
 

@@ -12,6 +12,7 @@
 #include "nic/control/statistics.h"
 #include "nic/net/kernel_resources.h"
 #include "nic/net/netlink.h"
+#include "nic/objects/balancer.h"
 
 namespace uroce::nic {
 
@@ -80,6 +81,7 @@ class Server {
   Statistics statistics_;
   LiveCounters counters_;
   ServedAddresses served_addresses_;
+  Balancer balancer_;
   NetlinkWatch network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;

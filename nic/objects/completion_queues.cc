@@ -137,12 +137,22 @@ absl::StatusOr<ArenaRange> CompletionQueues::TakeRing(uint32_t depth) {
   return ArenaRange{*offset, length_bytes};
 }
 
+void CompletionQueues::ShowRings(const CompletionQueueObject& cq) {
+  auto& page = *core_.arena().At<uroce_cq_page>(cq.page.offset);
+  rings::StoreRelaxed(page.depth.value, cq.depth);
+  for (const auto& [worker, range] : cq.rings) {
+    rings::StoreRelaxed(page.ring_offsets[worker], range.offset);
+  }
+  rings::StoreRelease(page.rings.value, static_cast<uint32_t>(cq.rings.size()));
+}
+
 absl::StatusOr<CompletionRing*> CompletionQueues::RingOn(uint32_t worker,
                                                          CompletionQueueObject& cq) {
   if (CompletionRing* ring = cq.queue.ring(worker)) return ring;
   const absl::StatusOr<ArenaRange> range = TakeRing(cq.depth);
   if (!range.ok()) return range.status();
   cq.rings[worker] = *range;
+  ShowRings(cq);
   return &cq.queue.AddRing(worker, LayoutAt(core_.arena(), *range, cq.depth));
 }
 
@@ -176,6 +186,7 @@ absl::StatusOr<ResizedQueue> CompletionQueues::Resize(const uroce_resize_cq& req
   }
   std::swap(cq.rings, fresh);
   cq.depth = *depth;
+  ShowRings(cq);
   ResizedQueue resized{.cq = &cq, .old_rings = std::move(fresh), .moves = {}};
   auto to = layouts.begin();
   for (const CompletionRing::Moved& ring : moved) resized.moves.Add(ring, (to++)->second);

@@ -98,6 +98,8 @@ class CompletionQueues : public ProgramPart {
 
  private:
   absl::StatusOr<ArenaRange> TakeRing(uint32_t depth);
+  /// Names the rings in the queue's page.
+  void ShowRings(const CompletionQueueObject& cq);
   /// Takes a new ring for every ring of `cq`. On an error none is taken.
   absl::Status TakeRings(const CompletionQueueObject& cq, uint32_t depth,
                          std::map<uint32_t, ArenaRange>& taken);

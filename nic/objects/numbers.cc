@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "pipeline/base/types.h"
 
@@ -78,6 +79,13 @@ uint32_t ConnectionPlacement::WorkerFor(Qpn own, uint32_t worker, Qpn remote,
 
 void ConnectionPlacement::Connect(Qpn own, uint32_t worker) {
   ends_.at(own.value()) = {.may_move = false, .is_connected = true, .worker = worker};
+  ++connected_[worker];
+}
+
+void ConnectionPlacement::Move(Qpn own, uint32_t worker) {
+  End& end = ends_.at(own.value());
+  if (!end.is_connected) return;
+  --connected_[std::exchange(end.worker, worker)];
   ++connected_[worker];
 }
 

@@ -81,6 +81,8 @@ class ConnectionPlacement {
   uint32_t WorkerFor(Qpn own, uint32_t worker, Qpn remote, uint32_t remote_worker) const;
   /// `own`, which was added, is connected and stays on `worker` from now on.
   void Connect(Qpn own, uint32_t worker);
+  /// `own`, which is connected, goes on at `worker`.
+  void Move(Qpn own, uint32_t worker);
   uint32_t connected_on(uint32_t worker) const { return connected_[worker]; }
 
  private:

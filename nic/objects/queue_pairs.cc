@@ -240,6 +240,19 @@ void QueuePairs::ForEach(absl::FunctionRef<void(const QueuePairObject& queue_pai
       [&](uint32_t, const OpenedTarget& opened) { visit(opened.target->object()); });
 }
 
+QueuePairObject* QueuePairs::FindOwn(Qpn qpn) {
+  QueuePairObject* found = nullptr;
+  if (!qpns_.contains(qpn.value())) return found;
+  ForEachOwn([&](QueuePairObject& object) {
+    if (object.queue_pair.qpn() == qpn) found = &object;
+  });
+  return found;
+}
+
+void QueuePairs::ForEachOwn(absl::FunctionRef<void(QueuePairObject& queue_pair)> visit) {
+  qps_.ForEach([&](uint32_t, QueuePairObject& object) { visit(object); });
+}
+
 void QueuePairs::Visit(absl::FunctionRef<bool(const QueuePairObject&)> is_meant,
                        absl::FunctionRef<void(datapath::Worker&, datapath::QueuePair&)> visit) {
   std::map<datapath::Worker*, std::vector<datapath::QueuePair*>> meant;

@@ -20,6 +20,7 @@
 #include "nic/objects/resources.h"
 #include "nic/objects/shared_receive_queues.h"
 #include "nic/objects/xrc.h"
+#include "pipeline/datapath/worker/worker.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
@@ -63,6 +64,10 @@ class QueuePairs : public ProgramPart {
   /// connection that `request` is about to make. Other queue pairs stay.
   absl::StatusOr<uroce_place_qp_reply> Place(const uroce_modify_qp& request);
 
+  /// The rings on `worker` of the queue pair's completion queues; makes those that are missing.
+  /// Errors: ResourceExhausted.
+  absl::StatusOr<datapath::Workers::Rings> RingsOn(uint32_t worker, QueuePairObject& object);
+
   // ---- multicast ----
   /// Attaches a UD queue pair to a group, which the port joins. A second call changes nothing.
   /// Errors: InvalidArgument, ResourceExhausted, Unavailable.
@@ -79,6 +84,10 @@ class QueuePairs : public ProgramPart {
 
   // ---- for dumps ----
   const HandleTable<QueuePairObject>& table() const { return qps_; }
+  /// The program's own queue pair with this number, or null.
+  QueuePairObject* FindOwn(Qpn qpn);
+  /// Calls `visit` for the program's own queue pairs.
+  void ForEachOwn(absl::FunctionRef<void(QueuePairObject& queue_pair)> visit);
   /// Calls `visit` for the program's own queue pairs and the targets that it has opened.
   void ForEach(absl::FunctionRef<void(const QueuePairObject& queue_pair)> visit) const;
 

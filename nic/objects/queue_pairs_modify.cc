@@ -165,14 +165,22 @@ bool QueuePairs::StaysInside(const uroce_modify_qp& request, const NicDevice& de
   });
 }
 
+absl::StatusOr<datapath::Workers::Rings> QueuePairs::RingsOn(uint32_t worker,
+                                                             QueuePairObject& object) {
+  const absl::StatusOr<datapath::CompletionRing*> send = cqs_.RingOn(worker, *object.send_cq);
+  if (!send.ok()) return send.status();
+  const absl::StatusOr<datapath::CompletionRing*> receive = cqs_.RingOn(worker, *object.receive_cq);
+  if (!receive.ok()) return receive.status();
+  return datapath::Workers::Rings{**send, **receive};
+}
+
 uint32_t QueuePairs::MoveTo(uint32_t worker, QueuePairObject& object) {
   Nic& nic = core_.nic();
   const uint32_t from = nic.OwnerOf(object.queue_pair).index();
   if (worker == from) return from;
-  const absl::StatusOr<datapath::CompletionRing*> send = cqs_.RingOn(worker, *object.send_cq);
-  const absl::StatusOr<datapath::CompletionRing*> receive = cqs_.RingOn(worker, *object.receive_cq);
-  if (!send.ok() || !receive.ok()) return from;
-  if (!nic.workers().Move(object.queue_pair, worker, **send, **receive)) return from;
+  const absl::StatusOr<datapath::Workers::Rings> rings = RingsOn(worker, object);
+  if (!rings.ok()) return from;
+  if (!nic.workers().Move(object.queue_pair, worker, *rings)) return from;
   nic.numbers().queue_pairs.Move(from, worker, PlaceOf(*object.device));
   return worker;
 }
@@ -194,11 +202,7 @@ absl::StatusOr<uroce_place_qp_reply> QueuePairs::Place(const uroce_modify_qp& re
     }
     connections.Connect(own, worker);
   }
-  return uroce_place_qp_reply{
-      .worker = worker,
-      .reserved = 0,
-      .send_ring = CompletionQueues::DescribeRing(worker, *object.send_cq),
-      .receive_ring = CompletionQueues::DescribeRing(worker, *object.receive_cq)};
+  return uroce_place_qp_reply{.worker = worker, .reserved = 0};
 }
 
 absl::StatusOr<uroce_qp_attr> QueuePairs::Query(uint32_t handle) {

@@ -369,6 +369,8 @@ class Window {
 
   /// From the next Start on, another environment counts: that of the path's priority.
   void SetEnvironment(const Environment* environment) { next_environment_ = environment; }
+  /// The same at another worker, at once.
+  void MoveTo(const Environment& environment) { environment_ = next_environment_ = &environment; }
   /// The queue pair begins to send, or is reset. Range: `mtu_bytes` > 0.
   void Start(bool selective, uint32_t mtu_bytes);
   /// Selective repeat begins or ends.

@@ -437,6 +437,8 @@ class LossRecovery {
   /// The newest round-trip time; 0 when none was measured since the last call.
   Nanos TakeRoundTrip() { return round_trip_.TakeNewest(); }
   const congestion::Window& window() const { return window_; }
+  /// See RcQueuePair.
+  void MoveTo(const congestion::Environment& environment) { window_.MoveTo(environment); }
   Nanos deadline() const {
     return std::min({timer_.deadline(), rnr_.deadline(), probe_.deadline()});
   }

@@ -45,6 +45,11 @@ void RcQueuePair::SetSelectiveRepeat(bool agreed) {
   responder_.SetSelective(agreed);
 }
 
+void RcQueuePair::MoveTo(const congestion::Environment& environment) {
+  attributes_.congestion = congestion_ = &environment;
+  requester_.recovery().MoveTo(environment);
+}
+
 void RcQueuePair::Reset() {
   state_ = QpState::kReset;
   requester_.Reset();

@@ -171,6 +171,8 @@ class RcQueuePair {
   /// since the last call.
   Nanos TakeRoundTrip() { return requester_.recovery().TakeRoundTrip(); }
   const congestion::Window& window() const { return requester_.recovery().window(); }
+  /// The environment from now on, of the same settings: that of another worker.
+  void MoveTo(const congestion::Environment& environment);
 
  private:
   /// Which packet the effect under way is of: OnEffectDone goes to the half that took the packet.
@@ -206,7 +208,7 @@ class RcQueuePair {
   const bool shared_receive_;
   const wire::Service service_;
   const RcRole role_;
-  const congestion::Environment* const congestion_;
+  const congestion::Environment* congestion_;
   bool last_wqe_due_ = false;  ///< LAST_WQE_REACHED waits for the last receive completion.
   bool own_turn_ = false;      ///< A READ response left last: a request may go before the next one.
   Requester requester_;

@@ -170,6 +170,7 @@ PublishResult CompletionRing::Publish(const transport::Completion& completion, u
     cqe.time_ns = TimeNow();
   if (ring_.Push(cqe) != rings::PushResult::kOk) return Overflow();
   in_burst_ = true;
+  ++published_;
   ++held_cqes_;
   // A failed work request counts as solicited (IBTA vol. 1, 11.4.2.2).
   if (completion.solicited || completion.status != transport::WcStatus::kSuccess) {

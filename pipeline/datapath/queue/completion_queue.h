@@ -203,6 +203,9 @@ class CompletionRing {
   /// caller must see that the queue pairs of the CQ go to error.
   [[nodiscard]] PublishResult Publish(const transport::Completion& completion, uint32_t handle,
                                       Qpn qpn);
+  /// How many CQEs were written, and how many of them the program has polled, as it says.
+  uint64_t published() const { return published_; }
+  uint64_t polled() const { return published_ - ring_.waiting(); }
   /// Ends a burst of Publish calls: one fence, then the arm word, then a record if one is due.
   void FinishBurst();
   /// Whether Publish was called since FinishBurst.
@@ -255,6 +258,7 @@ class CompletionRing {
   CompletionQueue& queue_;
   uint32_t worker_;
   rings::CqeProducer ring_;
+  uint64_t published_ = 0;
   std::vector<QueuePair*> users_;
   size_t left_to_fail_ = 0;  // How many of the oldest `users_` are still to fail.
   bool in_burst_ = false;

@@ -112,6 +112,17 @@ transport::QpState QueuePair::state() const {
   return core_.state();
 }
 
+void QueuePair::Pause() {
+  is_paused_ = true;
+  before_pause_ = {.sends = config_.send_ring->published(),
+                   .receives = config_.receive_ring->published()};
+}
+
+bool QueuePair::IsPolled() const {
+  return config_.send_ring->polled() >= before_pause_.sends &&
+         config_.receive_ring->polled() >= before_pause_.receives;
+}
+
 void QueuePair::Prefetch() const {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(this);
   for (size_t at = 0; at < kHotBytes; at += UROCE_LINE) rte_prefetch0(bytes + at);

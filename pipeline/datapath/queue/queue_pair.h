@@ -433,6 +433,14 @@ class alignas(UROCE_LINE) QueuePair {
   };
   Traffic& traffic() { return traffic_; }
   const Traffic& traffic() const { return traffic_; }
+  /// Before it moves to another worker, a queue pair neither sends requests nor reports
+  /// completions, until its program has polled those of this worker: it polls the rings of workers
+  /// in any order.
+  void Pause();
+  void Resume() { is_paused_ = false; }
+  bool is_paused() const { return is_paused_; }
+  /// Whether the program has polled all that was reported before the pause. Range: is_paused().
+  bool IsPolled() const;
   /// Frames behind a missing packet, until their turn.
   KeptFrames& kept() { return kept_; }
 
@@ -519,6 +527,7 @@ class alignas(UROCE_LINE) QueuePair {
   WaitKind wait_ = WaitKind::kNone;
   PeerPlace peer_ = PeerPlace::kElsewhere;
   bool has_sent_frames_ = true;
+  bool is_paused_ = false;
   DirectPeer direct_peer_;
   FlowControl flow_;
   QueuePairConfig config_;
@@ -532,6 +541,12 @@ class alignas(UROCE_LINE) QueuePair {
   wire::HeaderTemplate header_template_;
   QueuePairCore core_;  // Its end holds completions of receives, which many never use.
   KeptFrames kept_;
+  /// What the rings had reported when the pause began.
+  struct Reported {
+    uint64_t sends = 0;
+    uint64_t receives = 0;
+  };
+  Reported before_pause_;
   PostponedLink postponed_link_;
   Reads reads_;
 };

@@ -40,6 +40,7 @@ void Objects::Add(QueuePair& qp, const SessionList& sessions) {
   std::vector<QueuePair*>& slots = program->slots;
   if (slots.size() <= its.doorbell_slot) slots.resize(its.doorbell_slot + 1);
   qp.next_of_slot() = std::exchange(slots[its.doorbell_slot], &qp);
+  rings::StoreRelaxed(its.page->worker.value, worker_);
   queue_pairs_.Insert(its.qpn, &qp);
   if (qp.receive_source().is_target()) its.domain->targets().push_back(&qp);
   ForEachRing(its, [&qp](CompletionRing& ring) { ring.AddUser(&qp); });

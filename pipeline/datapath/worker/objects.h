@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "pipeline/base/types.h"
@@ -18,6 +19,9 @@ namespace uroce::datapath {
 /// They change between turns only. One thread.
 class Objects {
  public:
+  /// Of the worker with this number.
+  explicit Objects(uint32_t worker) : worker_(worker) {}
+
   const DevicePorts& ports() const { return ports_; }
   const QpnTable& queue_pairs() const { return queue_pairs_; }
   size_t shared_queues() const { return shared_queues_.size(); }
@@ -39,6 +43,7 @@ class Objects {
   void FollowMac(const Device& device, const Mac& old) const;
 
  private:
+  const uint32_t worker_;
   DevicePorts ports_;
   QpnTable queue_pairs_;
   std::vector<SharedReceiveQueue*> shared_queues_;  // There are few, and they are looked up rarely.

@@ -417,8 +417,11 @@ class ReadyLists {
 
 // The send schedule of a port.
 
-/// Schedules `qp`, which has something to send, within its program, and the program on the port.
+/// Schedules `qp`, which has something to send, within its program, and the program on the port;
+/// unless it is paused.
 inline void StartSending(QueuePair& qp) {
+  if (qp.is_paused()) [[unlikely]]
+    return;
   SessionFlow& session = qp.program_flow();
   session.queue_pairs.Add(qp.scheduled());
   qp.port().sessions().Add(session);

@@ -71,8 +71,11 @@ class StateChanges {
   void Modify(QueuePair& qp, transport::QpState state, const Attributes& attributes);
   /// Called when `qp` waits no more: applies a postponed Modify.
   void ApplyPending(QueuePair& qp);
-  /// Writes the CQEs of `qp`. Puts `qp` in error when its completion queue is in error.
+  /// Writes the CQEs of `qp`, unless it is paused. Puts `qp` in error when its completion queue is
+  /// in error.
   void PublishCompletions(QueuePair& qp) {
+    if (qp.is_paused()) [[unlikely]]
+      return;
     if (!context_.completions.PublishAll(qp)) Fail(qp, FailureCause::kCompletionQueue);
   }
   /// Puts `qp` in error, unless it is already.

@@ -226,8 +226,7 @@ void Workers::RemoveDevice(Device* device) {
   RunOnEach([device](Worker& worker) { worker.RemoveDevice(device); });
 }
 
-bool Workers::Move(QueuePair& queue_pair, uint32_t worker, CompletionRing& send_ring,
-                   CompletionRing& receive_ring) {
+bool Workers::Move(QueuePair& queue_pair, uint32_t worker, const Rings& rings) {
   Worker& from = OwnerOf(queue_pair.qpn());
   Worker& to = at(worker);
   bool is_taken = false;
@@ -237,9 +236,57 @@ bool Workers::Move(QueuePair& queue_pair, uint32_t worker, CompletionRing& send_
     if (is_taken) from.RemoveQueuePair(&queue_pair);
   });
   if (!is_taken) return false;
-  queue_pair.set_rings(send_ring, receive_ring);
+  queue_pair.set_rings(rings.send, rings.receive);
   to.Run([&] { to.AddQueuePair(&queue_pair); });
   return true;
+}
+
+bool Workers::AreOneConnection(const QueuePair& a, const QueuePair& b) const {
+  return &a != &b && &OwnerOf(a.qpn()) == &OwnerOf(b.qpn()) && a.path().remote_qpn == b.qpn() &&
+         b.path().remote_qpn == a.qpn();
+}
+
+bool Workers::Pause(QueuePair& a, QueuePair& b) {
+  if (!AreOneConnection(a, b)) return false;
+  bool may_move = false;
+  OwnerOf(a.qpn()).Run([&] {
+    may_move = Worker::Impl::MayMove(a) && Worker::Impl::MayMove(b);
+    if (!may_move) return;
+    Worker::Impl::Pause(a);
+    Worker::Impl::Pause(b);
+  });
+  return may_move;
+}
+
+void Workers::Resume(QueuePair& queue_pair) {
+  Worker& owner = OwnerOf(queue_pair.qpn());
+  owner.Run([&] {
+    if (queue_pair.is_paused()) owner.impl_->Resume(queue_pair);
+  });
+}
+
+bool Workers::MovePair(QueuePair& a, const Rings& rings_of_a, QueuePair& b, const Rings& rings_of_b,
+                       uint32_t worker) {
+  Worker& from = OwnerOf(a.qpn());
+  if (!AreOneConnection(a, b) || from.index() == worker) return false;
+  bool may_move = false;
+  const auto are_polled = [&] {
+    return a.is_paused() && b.is_paused() && a.IsPolled() && b.IsPolled();
+  };
+  from.Run([&] { may_move = are_polled(); });
+  if (!may_move) return false;
+  RunTogether([&] {
+    may_move = are_polled() && from.impl_->ReceiveSent(a) && from.impl_->ReceiveSent(b) &&
+               Worker::Impl::MayMove(a) && Worker::Impl::MayMove(b);
+    // The first one makes the table, if there is none.
+    may_move = may_move && owners().Move(a.qpn(), worker) && owners().Move(b.qpn(), worker);
+    if (!may_move) return;
+    for (QueuePair* const qp : {&a, &b}) from.impl_->GiveAway(*qp);
+    a.set_rings(rings_of_a.send, rings_of_a.receive);
+    b.set_rings(rings_of_b.send, rings_of_b.receive);
+    for (QueuePair* const qp : {&a, &b}) at(worker).impl_->TakeOver(*qp);
+  });
+  return may_move;
 }
 
 void Workers::ChangeMac(Device& device, const Mac& mac) {

@@ -160,6 +160,8 @@ class Worker {
   void RemoveTap(CaptureTap* tap);
 
  private:
+  friend class Workers;
+
   void RunForAll(absl::FunctionRef<void(QueuePair&)> work);
 
   struct Impl;
@@ -187,11 +189,28 @@ class Workers {
   Worker& OwnerOf(Qpn qpn) const { return at(owners().OwnerOf(qpn)); }
   QpnOwners& owners() { return cross_worker_.owners(); }
   const QpnOwners& owners() const { return cross_worker_.owners(); }
+  /// Rings on one worker: those that a queue pair completes on there.
+  struct Rings {
+    CompletionRing& send;
+    CompletionRing& receive;
+  };
   /// Moves a queue pair that is in INIT, and was never connected, from its worker to `worker`,
-  /// where it completes on the two rings. False: it is in another state, or there is no memory, and
+  /// where it completes on these rings. False: it is in another state, or there is no memory, and
   /// nothing has changed.
-  [[nodiscard]] bool Move(QueuePair& queue_pair, uint32_t worker, CompletionRing& send_ring,
-                          CompletionRing& receive_ring);
+  [[nodiscard]] bool Move(QueuePair& queue_pair, uint32_t worker, const Rings& rings);
+  /// Pauses both ends of a connection inside the daemon, whose worker has both, before they move:
+  /// they neither send requests nor report completions. False: one of them cannot move, and nothing
+  /// has changed. What stays where it is: queue pairs that use an SRQ, whose rate is limited, that
+  /// have a packet history, or that have used memory which another thread copies.
+  [[nodiscard]] bool Pause(QueuePair& a, QueuePair& b);
+  /// Ends the pause of a queue pair; without one it changes nothing.
+  void Resume(QueuePair& queue_pair);
+  /// Moves the paused ends of a connection to `worker`, where they complete on these rings, and
+  /// ends their pause. False: nothing has changed, since their programs have not polled all
+  /// completions of the former worker yet, an answer is due, one of them cannot move any more, or
+  /// there is no memory.
+  [[nodiscard]] bool MovePair(QueuePair& a, const Rings& rings_of_a, QueuePair& b,
+                              const Rings& rings_of_b, uint32_t worker);
   void Start();
   void Stop();
 
@@ -220,6 +239,9 @@ class Workers {
   void ChangeMac(Device& device, const Mac& mac);
 
  private:
+  /// Whether they are the two ends of a connection, and have one worker.
+  bool AreOneConnection(const QueuePair& a, const QueuePair& b) const;
+
   CrossWorkerQueues cross_worker_;
   GracePeriods grace_;
   std::set<rte_mempool*> pools_;  ///< Workers of one NUMA node share one.

@@ -76,6 +76,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
       stash(config.pool),
       recorder(time),
       failed(config.failures, time),
+      objects(config.index),
       waiting_packets(config.waiting, cross_worker.gates(), recorder),
       held(cross_worker.gates(), waiting_packets),
       kept_frames(config.kept),
@@ -354,14 +355,67 @@ void Worker::Impl::AddQueuePair(QueuePair& qp) {
 
 void Worker::Impl::RemoveQueuePair(QueuePair& qp) {
   states.End(qp);
-  objects.Remove(qp);
-  timers.Remove(qp);
   failed.Remove(qp);
-  held.Remove(qp);
-  ready.Remove(qp);
+  Forget(qp);
   if (qp.lists().Has(WorkerList::kRetried)) {
     completions.retries().Remove({.queue_pair = &qp});
   }
+}
+
+void Worker::Impl::Forget(QueuePair& qp) {
+  objects.Remove(qp);
+  timers.Remove(qp);
+  held.Remove(qp);
+  ready.Remove(qp);
+}
+
+// All that a worker keeps of a queue pair elsewhere than in the queue pair would have to move, too:
+// frames, copies, limited rates, records that wait for room. A queue pair with such things stays.
+bool Worker::Impl::MayMove(QueuePair& qp) {
+  const bool has_peer =
+      qp.state() == transport::QpState::kRtr || qp.state() == transport::QpState::kRts;
+  if (!has_peer || !qp.core().is_reliable() || !qp.is_peer_in_daemon()) return false;
+  if (qp.receive_source().shared() != nullptr || qp.receive_source().is_target()) return false;
+  if (qp.has_waited() || qp.kept().any() || qp.core().HasAcknowledgement()) return false;
+  if (qp.history() != nullptr || qp.flow().rate.is_limited()) return false;
+  return !qp.lists().Has(WorkerList::kRetried);
+}
+
+void Worker::Impl::Pause(QueuePair& qp) {
+  qp.Pause();
+  StopSending(qp);
+}
+
+void Worker::Impl::Resume(QueuePair& qp) {
+  qp.Resume();
+  ready.Touch(qp);
+}
+
+// Behind a move they would come by way of the former worker, and later ones would overtake them.
+bool Worker::Impl::ReceiveSent(const QueuePair& qp) {
+  if (!qp.has_sent_frames()) return true;
+  const bool to_self = qp.peer() == PeerPlace::kSameDevice;
+  if (!qp.port().IsWayEmpty(to_self)) {
+    recorder.BeginTurn();
+    static_cast<void>(receiver.Receive());
+  }
+  return qp.port().IsWayEmpty(to_self);
+}
+
+void Worker::Impl::GiveAway(QueuePair& qp) {
+  StopSending(qp);
+  ForgetReads(qp, time.now());
+  qp.port().superframes().Close(qp);
+  Forget(qp);
+}
+
+// The program may have rung the doorbell of the former worker alone: see uroce_qp_page.
+void Worker::Impl::TakeOver(QueuePair& qp) {
+  AddQueuePair(qp);
+  rings::FullFence();
+  qp.core().reliable().MoveTo(qp.port().CongestionOf(qp.traffic_class()));
+  qp.works().LookForSends();
+  Resume(qp);
 }
 
 void Worker::Impl::AddSharedReceiveQueue(SharedReceiveQueue& queue) {

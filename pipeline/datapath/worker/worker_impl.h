@@ -104,6 +104,19 @@ struct Worker::Impl {
   void RemoveSession(Session* session);
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
+  /// Whether the queue pair may move to another worker now: see Workers::MovePair.
+  static bool MayMove(QueuePair& qp);
+  static void Pause(QueuePair& qp);
+  void Resume(QueuePair& qp);
+  /// Receives the frames that the queue pair has sent to its peer, who has the same worker. False:
+  /// some are left.
+  [[nodiscard]] bool ReceiveSent(const QueuePair& qp);
+  /// Forgets a queue pair that goes on at another worker.
+  void GiveAway(QueuePair& qp);
+  /// Goes on with a queue pair of another worker.
+  void TakeOver(QueuePair& qp);
+  /// Takes the queue pair out of all tables and lists.
+  void Forget(QueuePair& qp);
   void AddSharedReceiveQueue(SharedReceiveQueue& queue);
   /// Removes the queue from all lists. XRC targets may still have a message that uses it.
   void RemoveSharedReceiveQueue(SharedReceiveQueue& queue);

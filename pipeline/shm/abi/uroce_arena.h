@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 20u
+#define UROCE_ABI_VERSION 21u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 #define UROCE_MAX_DEVICES 64u
 #define UROCE_MAX_WORKERS 64u
@@ -103,6 +103,8 @@ struct uroce_qp_page {
   struct uroce_line32 rq_produced; /* shim */
   struct uroce_line32 state;       /* daemon: enum ibv_qp_state at this moment. When it is ERR, the
                                       shim rings after a post_recv, so that the RQ is flushed. */
+  struct uroce_line32 worker;      /* daemon: whose doorbell to ring. It may change at any time: the
+                                      shim reads it again behind the ring, and rings once more. */
 };
 
 struct uroce_sge {
@@ -168,7 +170,8 @@ struct uroce_srq_page {
 /* ---- completion queue -----------------------------------------------------------------------
  * A CQ has one uroce_cq_page, and one ring for each worker whose queue pairs use the CQ. A ring is
  * a uroce_cq_ring_page and `depth` CQEs. Each ring has the depth of the CQ, so that a program that
- * keeps to the rules of verbs cannot overflow one. Replies name the rings (uroce_cq_ring). The CQE
+ * keeps to the rules of verbs cannot overflow one. Replies name the rings (uroce_cq_ring), and so
+ * does the page: a queue pair that moves to another worker brings a ring without a reply. The CQE
  * at index i of a ring is valid when its generation equals i / depth + 1 (both mod 2^32; the memory
  * starts as zero). The daemon writes the generation last. */
 #define UROCE_CQ_DISARMED 0u
@@ -177,6 +180,10 @@ struct uroce_srq_page {
 struct uroce_cq_page {
   struct uroce_line32 arm;   /* The shim sets it; the daemon clears it by compare and swap. */
   struct uroce_line32 error; /* daemon: not 0 after a ring of the CQ has overflowed */
+  struct uroce_line32 rings; /* daemon: how many offsets below are not 0; written after them */
+  struct uroce_line32 depth; /* daemon: of each ring */
+  uint64_t ring_offsets[UROCE_MAX_WORKERS]; /* daemon: by worker; 0: none. uroce_cq_ring_page, */
+                                            /* and uroce_cqe[depth] behind it. */
 };
 struct uroce_cq_ring_page {
   struct uroce_line32 consumed; /* shim: CQEs polled, free running */

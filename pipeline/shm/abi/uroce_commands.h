@@ -457,13 +457,10 @@ struct uroce_modify_qp_reply {
   uint32_t reserved;
 };
 /* PLACE_QP: request uroce_modify_qp, which is about to change a connected queue pair from INIT to
- * RTR. The daemon may move the queue pair to the worker of its peer. From the reply on the queue
- * pair has its doorbell slot at `worker` and completes on these rings. */
+ * RTR. The queue pair may move to another worker before: see uroce_qp_page and uroce_cq_page. */
 struct uroce_place_qp_reply {
-  uint32_t worker;
+  uint32_t worker; /* that has it now */
   uint32_t reserved;
-  struct uroce_cq_ring send_ring; /* the CQs' rings of `worker`; the shim may have them already */
-  struct uroce_cq_ring receive_ring;
 };
 /* QUERY_QP: request uroce_handle, of a queue pair or of an XRC target; reply uroce_qp_attr. */
 /* DESTROY_QP: request uroce_handle. After the reply no CQE of the queue pair appears. */

@@ -121,7 +121,7 @@ class MovedQueuePairTest : public testing::Test {
   bool Move(Endpoint& end, uint32_t worker) {
     CompletionRing* const send = end.qp->config().send_ring;
     CompletionRing* const receive = end.qp->config().receive_ring;
-    if (!its_.bed.workers->Move(*end.qp, worker, *send, *receive)) return false;
+    if (!its_.bed.workers->Move(*end.qp, worker, {*send, *receive})) return false;
     end.worker = worker;
     return true;
   }
@@ -180,6 +180,184 @@ TEST_F(MovedQueuePairTest, AConnectedQueuePairStays) {
   its_.Write(a_, 60'000);
   ASSERT_TRUE(its_.Completes(a_));
   EXPECT_TRUE(its_.Arrived(60'000));
+}
+
+/// A connection whose two ends are on one worker, and move to another one together. With true, its
+/// packets need no frames.
+class MovedConnectionTest : public MovedQueuePairTest, public testing::WithParamInterface<bool> {
+ protected:
+  MovedConnectionTest() {
+    for (const auto& device : its_.bed.devices) device->leaves_icrc_out = GetParam();
+    its_.bed.Modify(b_, transport::QpState::kInit);
+    EXPECT_TRUE(MovedQueuePairTest::Move(b_, 0));
+    its_.bed.Connect(a_, b_);
+  }
+  static Workers::Rings RingsOf(const Endpoint& end) {
+    return {*end.qp->config().send_ring, *end.qp->config().receive_ring};
+  }
+  bool Move(uint32_t worker) {
+    Workers& workers = *its_.bed.workers;
+    const bool moves = workers.Pause(*a_.qp, *b_.qp) &&
+                       workers.MovePair(*a_.qp, RingsOf(a_), *b_.qp, RingsOf(b_), worker);
+    for (Endpoint* const end : {&a_, &b_}) workers.Resume(*end->qp);
+    if (!moves) return false;
+    a_.worker = b_.worker = worker;
+    return true;
+  }
+  uint32_t OwnerOf(const Endpoint& end) { return its_.bed.workers->OwnerOf(end.qp->qpn()).index(); }
+  /// Takes the completions of WRITEs and receives. Each comes once, and in order.
+  void Poll() {
+    uroce_cqe cqe;
+    while (a_.PollSend(cqe)) ExpectNext(cqe, sent_);
+    while (b_.PollReceive(cqe)) ExpectNext(cqe, received_);
+  }
+  static void ExpectNext(const uroce_cqe& cqe, uint64_t& count) {
+    EXPECT_EQ(cqe.status, 0);
+    EXPECT_EQ(cqe.wr_id, count);
+    ++count;
+  }
+
+  uint64_t sent_ = 0;
+  uint64_t received_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, MovedConnectionTest, testing::Bool());
+
+TEST_P(MovedConnectionTest, ItsNewWorkerAloneServesIt) {
+  ASSERT_TRUE(Move(1));
+  EXPECT_EQ(OwnerOf(a_), 1u);
+  EXPECT_EQ(OwnerOf(b_), 1u);
+  EXPECT_EQ(a_.page->worker.value, 1u) << "the program rings there";
+  EXPECT_EQ(b_.page->worker.value, 1u);
+  its_.Write(a_, 60'000);
+  ASSERT_TRUE(its_.Completes(a_));
+  EXPECT_TRUE(its_.Arrived(60'000));
+  EXPECT_EQ(ReceivedBy(0), 0u);
+  EXPECT_EQ(its_.CountersOf(0).handed_over + its_.CountersOf(1).handed_over, 0u);
+}
+
+TEST_P(MovedConnectionTest, WorksThatRangAtTheFormerWorkerAreExecuted) {
+  its_.Write(a_, 64);
+  ASSERT_TRUE(its_.Completes(a_));
+  its_.Write(a_, 60'000);  // Its doorbell is never taken.
+  ASSERT_TRUE(Move(1));
+  ASSERT_TRUE(its_.Completes(a_));
+  EXPECT_TRUE(its_.Arrived(60'000));
+}
+
+// Messages, READs and their completions go on wherever the moves fall between.
+TEST_P(MovedConnectionTest, MovesInTheMiddleOfMessagesLoseNothing) {
+  constexpr uint64_t kRounds = 600;
+  uint64_t posted = 0;
+  uint64_t receives = 0;
+  uint32_t moved = 0;
+  for (uint64_t turn = 0; sent_ < kRounds; ++turn) {
+    ASSERT_LT(turn, 100'000u);
+    for (; posted < kRounds && posted - sent_ < 8; ++posted) {
+      const uint8_t opcode = posted % 3 == 0 ? kRead : posted % 3 == 1 ? kWriteWithImm : kSend;
+      if (opcode != kRead) b_.PostReceive(receives++, {Testbed::Sge(its_.target, 0, 9000)});
+      a_.PostSend({.opcode = opcode,
+                   .wr_id = posted,
+                   .list = {Testbed::Sge(its_.source, 0, 9000)},
+                   .remote_addr = its_.target.iova,
+                   .rkey = its_.target.key});
+    }
+    its_.bed.Turn();
+    Poll();
+    if (Move(1 - OwnerOf(a_))) ++moved;
+  }
+  EXPECT_EQ(received_, receives);
+  EXPECT_TRUE(its_.Arrived(9000));
+  EXPECT_GT(moved, 100u);
+  EXPECT_EQ(a_.qp->counters().retransmitted_pkts, 0u);
+  EXPECT_EQ(b_.qp->counters().out_of_sequence, 0u);
+}
+
+TEST_P(MovedConnectionTest, TimersMoveWithIt) {
+  a_.PostSend({.opcode = kSend, .wr_id = 0, .list = {Testbed::Sge(its_.source, 0, 64)}});
+  its_.bed.Settle();  // The receiver is not ready: the sender waits for its timer.
+  EXPECT_NE(a_.qp->core().NextDeadline(), kNever);
+  ASSERT_TRUE(Move(1));
+  b_.PostReceive(0, {Testbed::Sge(its_.target, 0, 64)});
+  ASSERT_TRUE(its_.bed.RunUntil([&] {
+    Poll();
+    return sent_ == 1;
+  }));
+  EXPECT_EQ(received_, 1u);
+}
+
+TEST_P(MovedConnectionTest, ItStaysWhileItsProgramHasNotPolled) {
+  its_.Write(a_, 64, 0);
+  ASSERT_TRUE(its_.bed.RunUntil([&] { return a_.send_ring.Peek() != nullptr; }));
+  EXPECT_FALSE(Move(1)) << "its next completion could overtake the first one in another ring";
+  EXPECT_EQ(OwnerOf(a_), 0u);
+  Poll();
+  EXPECT_TRUE(Move(1));
+}
+
+TEST_P(MovedConnectionTest, NothingIsReportedInAPauseAndAllBehindIt) {
+  its_.Write(a_, 64, 0);
+  ASSERT_TRUE(its_.bed.RunUntil([&] { return a_.send_ring.Peek() != nullptr; }));
+  ASSERT_TRUE(its_.bed.workers->Pause(*a_.qp, *b_.qp));
+  EXPECT_FALSE(a_.qp->IsPolled());
+  its_.Write(a_, 64, 1);
+  its_.bed.Settle();
+  Poll();
+  EXPECT_EQ(sent_, 1u);
+  EXPECT_TRUE(a_.qp->IsPolled());
+  ASSERT_TRUE(its_.bed.workers->MovePair(*a_.qp, RingsOf(a_), *b_.qp, RingsOf(b_), 1));
+  a_.worker = b_.worker = 1;
+  EXPECT_FALSE(a_.qp->is_paused());
+  EXPECT_FALSE(b_.qp->is_paused());
+  ASSERT_TRUE(its_.bed.RunUntil([&] {
+    Poll();
+    return sent_ == 2;
+  }));
+}
+
+TEST_P(MovedConnectionTest, APauseThatEndsWithoutAMoveLosesNothing) {
+  for (uint64_t i = 0; i < 8; ++i) its_.Write(a_, 9000, i);
+  its_.bed.Turn();
+  ASSERT_TRUE(its_.bed.workers->Pause(*a_.qp, *b_.qp));
+  for (int i = 0; i < 20; ++i) its_.bed.Turn();
+  const uint64_t before = sent_;
+  for (Endpoint* const end : {&a_, &b_}) its_.bed.workers->Resume(*end->qp);
+  ASSERT_TRUE(its_.bed.RunUntil([&] {
+    Poll();
+    return sent_ == 8;
+  }));
+  EXPECT_EQ(before, 0u);
+  EXPECT_EQ(a_.qp->counters().retransmitted_pkts, 0u);
+}
+
+TEST_P(MovedConnectionTest, OneEndAloneDoesNotMove) {
+  Endpoint& c = its_.Add(0, 0);
+  Endpoint& d = its_.Add(1, 0);
+  its_.bed.Connect(c, d);
+  EXPECT_FALSE(its_.bed.workers->Pause(*a_.qp, *d.qp));
+  EXPECT_FALSE(its_.bed.workers->Pause(*a_.qp, *a_.qp));
+  EXPECT_FALSE(its_.bed.workers->MovePair(*a_.qp, RingsOf(a_), *b_.qp, RingsOf(b_), 1))
+      << "they are not paused";
+  EXPECT_FALSE(Move(0)) << "it is there already";
+  EXPECT_EQ(OwnerOf(a_), 0u);
+}
+
+TEST_P(MovedConnectionTest, AConnectionInErrorStays) {
+  its_.bed.Modify(b_, transport::QpState::kErr);
+  EXPECT_FALSE(Move(1));
+}
+
+TEST_P(MovedConnectionTest, AConnectionThatHasUsedCopiedMemoryStays) {
+  std::vector<uint8_t> bytes = Pattern(kMemoryBytes, 3);
+  MemoryRegion& copied = its_.bed.Register(bytes.data(), bytes.size(), kAllAccess, MrMode::kCopied);
+  its_.bed.StartCopyHelper();
+  a_.PostSend({.opcode = kWrite,
+               .wr_id = 0,
+               .list = {Testbed::Sge(copied, 0, 5000)},
+               .remote_addr = its_.target.iova,
+               .rkey = its_.target.key});
+  ASSERT_TRUE(its_.Completes(a_));
+  EXPECT_FALSE(Move(1));
 }
 
 TEST_P(WorkersTest, AnOwnAddressLosesNothingOnTheWayToAnotherWorker) {

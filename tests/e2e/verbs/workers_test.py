@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two workers: programs and their data on every kind of port, whichever worker owns their queue
 pairs and whichever drives the port."""
+import os
+import signal
 import unittest
 
 from labs.lab import LONG, UNPRIVILEGED, UdpLab, VethLab, WireLab, find_list, preload
@@ -66,6 +68,47 @@ class WireWorkersTest(unittest.TestCase):
         wait_until(lambda: not any(w["queue_pairs"] for w in workers_of(self.lab.a)),
                    "no queue pair")
         pingpong(self.lab, "-c", "-n", ITERATIONS)
+
+
+class BalancedWorkersTest(unittest.TestCase):
+    """Which connections will be busy shows when they are connected already."""
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) == 1, "a second worker has no CPU to work on")
+    def test_busy_connections_beside_idle_ones_get_a_worker_each(self):
+        lab = WireLab(*WORKERS)
+        self.addCleanup(lab.close)
+
+        def connected():
+            return {its["qpn"]: its for its in find_list(lab.a.dump("qp"))
+                    if its["state"] in ("RTR", "RTS")}
+
+        def workers(qpns):
+            return {connected()[qpn]["worker"] for qpn in qpns}
+
+        def connect():
+            before = set(connected())
+            programs = endless_writes(self, lab)
+            wait_until(lambda: len(set(connected()) - before) == 2, "a connection")
+            return programs, set(connected()) - before
+
+        busy = []
+        for is_busy in (False, True, False, True):
+            programs, qpns = connect()
+            if is_busy:
+                busy.append((programs, qpns))
+                continue
+            for program in programs:
+                program.signal(signal.SIGSTOP)
+        wait_until(lambda: workers(busy[0][1]).isdisjoint(workers(busy[1][1])), "a worker each")
+        for programs, qpns in busy:
+            self.assertEqual(len(workers(qpns)), 1, "both ends of a connection move together")
+            sent = max(connected()[qpn]["sent_packets"] for qpn in qpns) + 10_000
+            wait_until(lambda: max(connected()[qpn]["sent_packets"] for qpn in qpns) > sent,
+                       "more packets")
+            for program in programs:
+                self.assertTrue(program.running(), program.output())
+            for qpn in qpns:
+                self.assertNotIn("retransmitted_pkts", connected()[qpn].get("counters", {}))
 
 
 class WireWorkersWithFaultsTest(unittest.TestCase):

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which worker has a queue pair before and after it is connected, in a daemon with two.
+// Which worker has a queue pair before and after it is connected, in a daemon with two, and which
+// connection moves when one of them has too much to do.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "nic/net/address.h"
+#include "nic/objects/balancer.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/numbers.h"
+#include "nic/objects/program.h"
 #include "pipeline/datapath/worker/worker.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
+#include "tests/nic/paths/paths_bed.h"
 
 namespace uroce::nic {
 namespace {
@@ -120,10 +126,6 @@ TEST_F(PlacementTest, CrossedConnectionsUncross) {
   EXPECT_EQ(Place(a_, a0, "10.0.0.2", b1).worker, a0.worker) << "its peer will follow";
   const auto placed = Place(b_, b1, "10.0.0.1", a0);
   EXPECT_EQ(placed.worker, a0.worker);
-  EXPECT_EQ(placed.send_ring.worker, a0.worker);
-  EXPECT_EQ(placed.receive_ring.worker, a0.worker);
-  EXPECT_EQ(placed.send_ring.page_offset, b0.send_ring.page_offset)
-      << "the ring of its queue that another queue pair uses there";
   EXPECT_EQ(Place(a_, a1, "10.0.0.2", b0).worker, a1.worker);
   EXPECT_EQ(Place(b_, b0, "10.0.0.1", a1).worker, a1.worker);
   EXPECT_EQ(OwnerOf(b1), a0.worker);
@@ -204,6 +206,195 @@ TEST_F(PlacementTest, AMovedQueuePairLeavesNothing) {
   Daemon().TurnUntil([] { return CountOn(0) + CountOn(1) == 0; });
   EXPECT_EQ(Daemon().nic().numbers().connections.connected_on(0), 0u);
   EXPECT_EQ(Daemon().nic().numbers().connections.connected_on(1), 0u);
+}
+
+/// Three connections, of which the first and the third are on worker 0.
+class BalancerTest : public PlacementTest {
+ protected:
+  struct Connection {
+    uroce_create_qp_reply a{};
+    uroce_create_qp_reply b{};
+  };
+
+  void SetUp() override {
+    PlacementTest::SetUp();
+    for (Connection& connection : connections_) {
+      connection = {.a = a_.Make(), .b = b_.Make()};
+      Place(a_, connection.a, "10.0.0.2", connection.b);
+      Place(b_, connection.b, "10.0.0.1", connection.a);
+      ASSERT_EQ(a_.Modify(connection.a, ReadyToReceive("10.0.0.2", connection.b)), 0);
+      ASSERT_EQ(b_.Modify(connection.b, ReadyToReceive("10.0.0.1", connection.a)), 0);
+    }
+    ASSERT_EQ(Workers(), (std::vector<uint32_t>{0, 1, 0}));
+  }
+  /// As if the first end had sent as many packets more.
+  static void Send(const Connection& connection, uint64_t packets) {
+    At(connection, [&](datapath::QueuePair& qp) { qp.traffic().sent_packets += packets; });
+  }
+  void Send(const std::vector<uint64_t>& packets) {
+    for (size_t i = 0; i < packets.size(); ++i) Send(connections_[i], packets[i]);
+  }
+  void Look(double busy0, double busy1) { balancer_.Look(std::array{busy0, busy1}); }
+  /// The worker of each connection.
+  std::vector<uint32_t> Workers() const {
+    std::vector<uint32_t> workers;
+    for (const Connection& connection : connections_) {
+      EXPECT_EQ(OwnerOf(connection.a), OwnerOf(connection.b));
+      workers.push_back(OwnerOf(connection.a));
+    }
+    return workers;
+  }
+
+  std::array<Connection, 3> connections_;
+  /// Calls `look` for the first end of a connection, on its worker.
+  template <typename Look>
+  static void At(const Connection& connection, Look&& look) {
+    for (const auto& [id, program] : Daemon().nic().programs()) {
+      QueuePairObject* const object = program->queue_pairs().FindOwn(Qpn(connection.a.qp_num));
+      if (object == nullptr) continue;
+      datapath::QueuePair& qp = object->queue_pair;
+      Daemon().nic().OwnerOf(qp).Run([&] { look(qp); });
+    }
+  }
+  /// A completion that the program does not poll.
+  static void Complete(const Connection& connection) {
+    At(connection, [&](datapath::QueuePair& qp) {
+      datapath::CompletionRing& ring = *qp.config().send_ring;
+      ASSERT_EQ(ring.Publish({}, qp.config().handle, qp.qpn()), datapath::PublishResult::kOk);
+      ring.FinishBurst();
+    });
+  }
+  /// As if the program had polled it.
+  static void Poll(const Connection& connection) {
+    At(connection, [](datapath::QueuePair& qp) {
+      rings::StoreRelease(qp.config().send_ring->layout().page->consumed.value, 1u);
+    });
+  }
+  static bool IsPaused(const Connection& connection) {
+    bool is_paused = false;
+    At(connection, [&](datapath::QueuePair& qp) { is_paused = qp.is_paused(); });
+    return is_paused;
+  }
+
+  TestTimers timers_;
+  Balancer balancer_{Daemon().nic(), timers_, 4};
+};
+
+TEST_F(BalancerTest, OneOfTwoBusyConnectionsMoves) {
+  Look(1.0, 0.0);
+  EXPECT_EQ(balancer_.moved(), 0u) << "it does not show yet which of them are busy";
+  Send({1000, 0, 900});
+  Look(1.0, 0.0);
+  EXPECT_EQ(balancer_.moved(), 1u);
+  EXPECT_EQ(Workers(), (std::vector<uint32_t>{1, 1, 0})) << "it leaves the smaller rest";
+  EXPECT_EQ(CountOn(0), 2u);
+  EXPECT_EQ(CountOn(1), 4u);
+  EXPECT_EQ(Daemon().nic().numbers().connections.connected_on(0), 2u);
+  EXPECT_EQ(Daemon().nic().numbers().connections.connected_on(1), 4u);
+  Send({1000, 0, 900});
+  Look(1.0, 1.0);
+  Send({1000, 0, 900});
+  Look(1.0, 1.0);
+  EXPECT_EQ(balancer_.moved(), 1u);
+}
+
+TEST_F(BalancerTest, OnlyWhatWasSentOfLateCounts) {
+  Send({1'000'000, 0, 0});
+  Look(1.0, 0.0);
+  Send({500, 0, 1000});
+  Look(1.0, 0.0);
+  EXPECT_EQ(Workers(), (std::vector<uint32_t>{0, 1, 1}));
+}
+
+TEST_F(BalancerTest, ABusyConnectionAloneStays) {
+  for (int i = 0; i < 10; ++i) {
+    Send({1000, 0, 1});
+    Look(1.0, 0.0);
+  }
+  EXPECT_EQ(balancer_.moved(), 0u);
+}
+
+TEST_F(BalancerTest, LooksInVainComeLessOften) {
+  int moved_after = 0;
+  for (int i = 0; i < 8; ++i) Look(1.0, 0.0);  // Nothing was sent: there is nothing to move.
+  for (; balancer_.moved() == 0 && moved_after < 100; ++moved_after) {
+    Send({1000, 0, 1000});
+    Look(1.0, 0.0);
+  }
+  EXPECT_GT(moved_after, 1);
+  EXPECT_LT(moved_after, 33);
+}
+
+TEST_F(BalancerTest, WhoIsBusyBrieflyIsNotHelped) {
+  for (int i = 0; i < 10; ++i) {
+    Send({1000, 0, 1000});
+    Look(1.0, 0.0);
+    Send({1000, 0, 1000});
+    Look(0.3, 0.0);
+  }
+  EXPECT_EQ(balancer_.moved(), 0u);
+}
+
+TEST_F(BalancerTest, AConnectionPausesUntilItsProgramPolls) {
+  Look(1.0, 0.0);
+  Send({1000, 0, 900});
+  Complete(connections_[0]);
+  Look(1.0, 0.0);
+  timers_.Run(Balancer::kTryAgain * 3);
+  EXPECT_TRUE(IsPaused(connections_[0]));
+  EXPECT_EQ(balancer_.moved(), 0u);
+  Poll(connections_[0]);
+  timers_.Run(Balancer::kTryAgain);
+  EXPECT_EQ(balancer_.moved(), 1u);
+  EXPECT_FALSE(IsPaused(connections_[0]));
+  EXPECT_EQ(Workers(), (std::vector<uint32_t>{1, 1, 0}));
+  EXPECT_EQ(timers_.pending(), 0u);
+}
+
+TEST_F(BalancerTest, AConnectionWhoseProgramDoesNotPollGoesOnWhereItIs) {
+  Look(1.0, 0.0);
+  Send({1000, 0, 900});
+  Complete(connections_[0]);
+  Look(1.0, 0.0);
+  EXPECT_TRUE(IsPaused(connections_[0]));
+  timers_.Run(Balancer::kTryAgain * Balancer::kTries);
+  EXPECT_FALSE(IsPaused(connections_[0]));
+  EXPECT_EQ(Workers(), (std::vector<uint32_t>{0, 1, 0}));
+  EXPECT_EQ(timers_.pending(), 0u);
+  // It does not keep another one from moving.
+  Poll(connections_[0]);
+  Look(1.0, 0.0);
+  Send({1000, 0, 900});
+  Look(1.0, 0.0);
+  EXPECT_EQ(Workers(), (std::vector<uint32_t>{0, 1, 1}));
+}
+
+TEST_F(BalancerTest, AnEndWhosePeerGoesMeanwhileGoesOn) {
+  Look(1.0, 0.0);
+  Send({1000, 0, 900});
+  Complete(connections_[0]);
+  Look(1.0, 0.0);
+  ASSERT_TRUE(IsPaused(connections_[0]));
+  EXPECT_EQ(b_.Call(UROCE_DESTROY_QP, uroce_handle{connections_[0].b.handle, 0}).error, 0);
+  timers_.Run(Balancer::kTryAgain);
+  EXPECT_FALSE(IsPaused(connections_[0]));
+  EXPECT_EQ(balancer_.moved(), 0u);
+}
+
+TEST_F(BalancerTest, AMovedConnectionLeavesNothing) {
+  Look(1.0, 0.0);
+  Send({1000, 0, 1000});
+  Look(1.0, 0.0);
+  ASSERT_EQ(balancer_.moved(), 1u);
+  for (const Connection& connection : connections_) {
+    EXPECT_EQ(a_.Call(UROCE_DESTROY_QP, uroce_handle{connection.a.handle, 0}).error, 0);
+    EXPECT_EQ(b_.Call(UROCE_DESTROY_QP, uroce_handle{connection.b.handle, 0}).error, 0);
+  }
+  for (const uint32_t worker : {0u, 1u}) {
+    EXPECT_EQ(CountOn(worker), 0u);
+    EXPECT_EQ(Daemon().nic().numbers().connections.connected_on(worker), 0u);
+  }
+  EXPECT_EQ(OwnerOf(connections_[0].a), connections_[0].a.worker) << "as the number says";
 }
 
 }  // namespace

@@ -330,17 +330,32 @@ int FakeDaemon::CreateCq(const uroce_create_cq& request, std::vector<uint8_t>& r
 
 FakeRing FakeDaemon::MakeRing(uint32_t worker, uint32_t depth) {
   FakeRing ring;
-  ring.place = {worker, depth, Allocate(sizeof(uroce_cq_ring_page)),
-                Allocate(depth * sizeof(uroce_cqe))};
+  const uint64_t offset = Allocate(sizeof(uroce_cq_ring_page) + depth * sizeof(uroce_cqe));
+  ring.place = {worker, depth, offset, offset + sizeof(uroce_cq_ring_page)};
   ring.page = reinterpret_cast<uroce_cq_ring_page*>(arena_ + ring.place.page_offset);
   ring.producer = rings::CqeProducer(
       {ring.page, reinterpret_cast<uroce_cqe*>(arena_ + ring.place.cqe_offset), depth});
   return ring;
 }
 
+void FakeDaemon::ShowRings(const FakeCq& cq) {
+  rings::StoreRelaxed(cq.page->depth.value, cq.depth);
+  for (const auto& [worker, ring] : cq.rings)
+    cq.page->ring_offsets[worker] = ring.place.page_offset;
+  rings::StoreRelease(cq.page->rings.value, static_cast<uint32_t>(cq.rings.size()));
+}
+
+void FakeDaemon::Move(uint32_t queue_pair, uint32_t worker) {
+  const FakeQp& its = qps_.at(queue_pair);
+  worker_ = worker;
+  for (const uint32_t cq : {its.request.send_cq, its.request.recv_cq}) (void)RingOf(cq);
+  rings::StoreRelaxed(its.page->worker.value, worker);
+}
+
 uroce_cq_ring FakeDaemon::RingOf(uint32_t handle) {
   FakeCq& cq = cqs_[handle];
   if (!cq.rings.contains(worker_)) cq.rings[worker_] = MakeRing(worker_, cq.depth);
+  ShowRings(cq);
   return cq.rings[worker_].place;
 }
 
@@ -360,6 +375,7 @@ int FakeDaemon::ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& r
     ring.producer = rings::CqeProducer(ring.producer.layout(), old.waiting());
     Append(reply, ring.place);
   }
+  ShowRings(cq);
   return 0;
 }
 
@@ -385,6 +401,7 @@ int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& r
   made.sq_offset = Allocate(uint64_t{made.sq_depth} * made.sq_slot_bytes);
   made.rq_offset = Allocate(uint64_t{made.rq_depth} * made.rq_slot_bytes);
   qp.page = reinterpret_cast<uroce_qp_page*>(arena_ + made.page_offset);
+  qp.page->worker.value = worker_;
   qp.send = rings::WorkQueueConsumer({arena_ + made.sq_offset, made.sq_depth, made.sq_slot_bytes},
                                      &qp.page->sq_produced);
   qp.receive = rings::WorkQueueConsumer(
@@ -395,9 +412,8 @@ int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& r
 
 int FakeDaemon::PlaceQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply) {
   if (!qps_.contains(request.handle)) return EINVAL;
-  const FakeQp& qp = qps_[request.handle];
-  Append(reply,
-         uroce_place_qp_reply{worker_, 0, RingOf(qp.request.send_cq), RingOf(qp.request.recv_cq)});
+  Move(request.handle, worker_);
+  Append(reply, uroce_place_qp_reply{worker_, 0});
   return 0;
 }
 

@@ -119,6 +119,8 @@ class FakeDaemon {
   /// Workers of the next HELLO, and the worker of the next queue pairs that are made or placed.
   void set_worker_count(uint32_t count) { worker_count_ = count; }
   void set_worker(uint32_t worker) { worker_ = worker; }
+  /// Moves a queue pair to another worker, without a command of the program.
+  void Move(uint32_t queue_pair, uint32_t worker);
 
   FakeCq& cq(uint32_t handle);
   FakeQp& qp(uint32_t handle);
@@ -147,6 +149,7 @@ class FakeDaemon {
   int ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& reply);
   FakeRing MakeRing(uint32_t worker, uint32_t depth);
   uroce_cq_ring RingOf(uint32_t cq);
+  static void ShowRings(const FakeCq& cq);
   int CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& reply);
   int CreateSrq(const uroce_create_srq& request, std::vector<uint8_t>& reply);
   int ModifySrq(const uroce_modify_srq& request, std::vector<uint8_t>& reply);

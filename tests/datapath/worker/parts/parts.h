@@ -67,7 +67,7 @@ class PartsTest : public testing::Test {
   CrossWorkerQueues queues_{2, [](uint32_t) {}};
   CrossWorkerLink cross_worker_{&queues_, 0};
   FrameRecorder recorder_{time_};
-  Objects objects_;
+  Objects objects_{0};
   DevicePort* port_ = nullptr;
   WaitingPackets waiting_packets_{kWaiting, cross_worker_.gates(), recorder_};
   SessionList sessions_{0, kNever, waiting_packets_.frames().all()};
