@@ -10,6 +10,11 @@
 namespace uroce::shim_test {
 namespace {
 
+/// A completion that no request of ours waits for.
+uroce_cqe Entry(const ibv_qp* qp, uint64_t wr_id) {
+  return {.wr_id = wr_id, .qp_handle = qp->handle, .qp_num = qp->qp_num, .wqe_index = ~0u};
+}
+
 class CompletionRingsTest : public ShimTest {
  protected:
   CompletionRingsTest() : ShimTest(2) {}
@@ -25,10 +30,6 @@ class CompletionRingsTest : public ShimTest {
     ShimTest::TearDown();
   }
 
-  /// A completion that no request of ours waits for.
-  static uroce_cqe Entry(const ibv_qp* qp, uint64_t wr_id) {
-    return {.wr_id = wr_id, .qp_handle = qp->handle, .qp_num = qp->qp_num, .wqe_index = ~0u};
-  }
   void Push(uint32_t worker, uint64_t wr_id) {
     ASSERT_EQ(fake_cq().ring(worker).Push(Entry(worker == 0 ? qp_ : other_, wr_id)),
               rings::PushResult::kOk);
@@ -105,8 +106,7 @@ TEST_F(PlacementTest, AQueuePairThatIsConnectedUsesTheWorkerThatTheDaemonNames) 
   ASSERT_EQ(Post(Write(1, &sge)), 0);
   EXPECT_EQ(TakeBells(1), BellOf(qp_));
   EXPECT_TRUE(TakeBells(0).empty());
-  const uroce_cqe entry = {
-      .wr_id = 7, .qp_handle = qp_->handle, .qp_num = qp_->qp_num, .wqe_index = ~0u};
+  const uroce_cqe entry = Entry(qp_, 7);
   ASSERT_EQ(fake_cq().ring(1).Push(entry), rings::PushResult::kOk);
   EXPECT_EQ(PollAll(), std::vector<uint64_t>{7}) << "the ring of the new worker is polled";
 }
@@ -131,16 +131,14 @@ TEST_F(PlacementTest, AQueuePairThatTheDaemonMovesUsesItsNewWorker) {
   ASSERT_EQ(Post(Write(2, &sge)), 0);
   EXPECT_EQ(TakeBells(1), BellOf(qp_));
   EXPECT_TRUE(TakeBells(0).empty());
-  const uroce_cqe entry = {
-      .wr_id = 7, .qp_handle = qp_->handle, .qp_num = qp_->qp_num, .wqe_index = ~0u};
+  const uroce_cqe entry = Entry(qp_, 7);
   ASSERT_EQ(fake_cq().ring(1).Push(entry), rings::PushResult::kOk);
   EXPECT_EQ(PollAll(), std::vector<uint64_t>{7});
 }
 
 // More completions of the former worker wait than one poll takes.
 TEST_F(PlacementTest, CompletionsOfAMovedQueuePairAreFoundBesideThoseOfOthers) {
-  const uroce_cqe entry = {
-      .wr_id = 7, .qp_handle = qp_->handle, .qp_num = qp_->qp_num, .wqe_index = ~0u};
+  const uroce_cqe entry = Entry(qp_, 7);
   daemon_->Move(qp_->handle, 1);
   for (int i = 0; i < 16; ++i) {
     ASSERT_EQ(fake_cq().ring(0).Push(entry), rings::PushResult::kOk);
@@ -153,8 +151,7 @@ TEST_F(PlacementTest, CompletionsOfAMovedQueuePairGoWithIt) {
   ibv_qp* moved = CreateQp();
   ASSERT_NE(moved, nullptr);
   daemon_->Move(moved->handle, 1);
-  const uroce_cqe entry = {
-      .wr_id = 7, .qp_handle = moved->handle, .qp_num = moved->qp_num, .wqe_index = ~0u};
+  const uroce_cqe entry = Entry(moved, 7);
   ASSERT_EQ(fake_cq().ring(1).Push(entry), rings::PushResult::kOk);
   EXPECT_EQ(ibv_destroy_qp(moved), 0) << "no poll has looked at the ring of worker 1 yet";
   EXPECT_EQ(fake_cq().ring(1).layout().entries[0].qp_handle, UROCE_NONE)

@@ -276,6 +276,14 @@ class BalancerTest : public PlacementTest {
     return is_paused;
   }
 
+  /// The first connection is to move, but its program has a completion to poll.
+  void BeginToMoveTheFirst() {
+    Look(1.0, 0.0);
+    Send({1000, 0, 900});
+    Complete(connections_[0]);
+    Look(1.0, 0.0);
+  }
+
   TestTimers timers_;
   Balancer balancer_{Daemon().nic(), timers_, 4};
 };
@@ -336,10 +344,7 @@ TEST_F(BalancerTest, WhoIsBusyBrieflyIsNotHelped) {
 }
 
 TEST_F(BalancerTest, AConnectionPausesUntilItsProgramPolls) {
-  Look(1.0, 0.0);
-  Send({1000, 0, 900});
-  Complete(connections_[0]);
-  Look(1.0, 0.0);
+  BeginToMoveTheFirst();
   timers_.Run(Balancer::kTryAgain * 3);
   EXPECT_TRUE(IsPaused(connections_[0]));
   EXPECT_EQ(balancer_.moved(), 0u);
@@ -352,10 +357,7 @@ TEST_F(BalancerTest, AConnectionPausesUntilItsProgramPolls) {
 }
 
 TEST_F(BalancerTest, AConnectionWhoseProgramDoesNotPollGoesOnWhereItIs) {
-  Look(1.0, 0.0);
-  Send({1000, 0, 900});
-  Complete(connections_[0]);
-  Look(1.0, 0.0);
+  BeginToMoveTheFirst();
   EXPECT_TRUE(IsPaused(connections_[0]));
   timers_.Run(Balancer::kTryAgain * Balancer::kTries);
   EXPECT_FALSE(IsPaused(connections_[0]));
@@ -370,10 +372,7 @@ TEST_F(BalancerTest, AConnectionWhoseProgramDoesNotPollGoesOnWhereItIs) {
 }
 
 TEST_F(BalancerTest, AnEndWhosePeerGoesMeanwhileGoesOn) {
-  Look(1.0, 0.0);
-  Send({1000, 0, 900});
-  Complete(connections_[0]);
-  Look(1.0, 0.0);
+  BeginToMoveTheFirst();
   ASSERT_TRUE(IsPaused(connections_[0]));
   EXPECT_EQ(b_.Call(UROCE_DESTROY_QP, uroce_handle{connections_[0].b.handle, 0}).error, 0);
   timers_.Run(Balancer::kTryAgain);
