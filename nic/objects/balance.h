@@ -24,7 +24,8 @@ struct WorkerMove {
 std::optional<WorkerMove> FindImbalance(std::span<const double> busy, uint32_t cpus);
 
 /// The order in which connections of the busiest worker are tried, the best one first: it leaves
-/// the least to the busier of the two workers. Without those that do not leave it a fifth less.
+/// the least to the busier of the two workers. Connections are left out that do not take a fifth of
+/// the work off it.
 /// `costs`: of each connection, in any unit. `from`, `to`: the shares of the two workers.
 std::vector<size_t> RankMoves(std::span<const double> costs, double from, double to);
 

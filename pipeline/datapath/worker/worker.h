@@ -200,8 +200,8 @@ class Workers {
   [[nodiscard]] bool Move(QueuePair& queue_pair, uint32_t worker, const Rings& rings);
   /// Pauses both ends of a connection inside the daemon, whose worker has both, before they move:
   /// they neither send requests nor report completions. False: one of them cannot move, and nothing
-  /// has changed. What stays where it is: queue pairs that use an SRQ, whose rate is limited, that
-  /// have a packet history, or that have used memory which another thread copies.
+  /// has changed. A queue pair cannot move that uses an SRQ, whose rate is limited, that has a
+  /// packet history, or that has used memory which another thread copies.
   [[nodiscard]] bool Pause(QueuePair& a, QueuePair& b);
   /// Ends the pause of a queue pair; without one it changes nothing.
   void Resume(QueuePair& queue_pair);

@@ -391,7 +391,8 @@ void Worker::Impl::Resume(QueuePair& qp) {
   ready.Touch(qp);
 }
 
-// Behind a move they would come by way of the former worker, and later ones would overtake them.
+// Frames that are on their way during a move would come by the former worker, and frames that the
+// queue pair sends after it would overtake them.
 bool Worker::Impl::ReceiveSent(const QueuePair& qp) {
   if (!qp.has_sent_frames()) return true;
   const bool to_self = qp.peer() == PeerPlace::kSameDevice;

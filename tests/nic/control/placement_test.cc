@@ -333,7 +333,7 @@ TEST_F(BalancerTest, LooksInVainComeLessOften) {
   EXPECT_LT(moved_after, 33);
 }
 
-TEST_F(BalancerTest, WhoIsBusyBrieflyIsNotHelped) {
+TEST_F(BalancerTest, AWorkerThatIsBusyBrieflyIsNotHelped) {
   for (int i = 0; i < 10; ++i) {
     Send({1000, 0, 1000});
     Look(1.0, 0.0);
