@@ -2,14 +2,17 @@
 """Throughput by the number of CPUs: kernel interfaces and UDP sockets against the kernel's TCP on
 the same veth pair, and NICs inside one daemon by the number of workers and of pairs of programs. A
 table is measured in rounds, every cell once a round, so that a change of the machine's speed meets
-all of them."""
+all of them. For more workers than the machine has CPUs, callgrind counts instructions instead."""
 import argparse
 import json
 import os
 import platform
+import re
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -28,6 +31,8 @@ TRANSFERS = (("64 KB WRITE", "ib_write_bw", 65536), ("1 MB WRITE", "ib_write_bw"
              ("64 KB READ", "ib_read_bw", 65536), ("64 KB SEND", "ib_send_bw", 65536))
 MANY_QUEUE_PAIRS = 8
 PORT_ALONE = BUILD / "tests" / "bench" / "port_alone"
+WORKERS_BENCH = BUILD / "tests" / "bench" / "workers_bench"
+SIMULATED_CORES = (1, 2, 4, 8, 16)
 COLUMN_GBPS, COLUMN_MESSAGES = 3, 4  # Of a row of perftest: average Gb/s, million messages/s.
 
 
@@ -145,7 +150,9 @@ class Table:
         values = self.cells.get((row, column))
         if not values:
             return ""
-        text = f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+        text = f"{statistics.median(values):.2f}"
+        if len(values) > 1:
+            text += f" ({min(values):.2f} to {max(values):.2f})"
         against = next((place for place in ((row, rival), (rival, column)) if place in self.cells),
                        None)
         if against is None or against == (row, column):
@@ -201,7 +208,37 @@ def measure_workers(options):
     yield by_messages, "1 worker"
 
 
-PARTS = {"interfaces": measure_interfaces, "workers": measure_workers}
+def instructions_of_message(workers, placement):
+    """The instructions that all workers run for one WRITE of 64 B, counted by callgrind in one
+    thread that runs a turn of each worker after the other: a simulated core for each worker.
+    `placement`: whether the ends of a connection are on one worker ("own") or on two ("across")."""
+    with tempfile.TemporaryDirectory() as folder:
+        profile = Path(folder) / "callgrind.out"
+        done = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--collect-atstart=no",
+             "--toggle-collect=uroce::datapath::Worker::RunOnce*",
+             f"--callgrind-out-file={profile}", WORKERS_BENCH, "turns", str(workers), placement],
+            capture_output=True, text=True, check=True)
+        messages = int(re.search(r"(\d+) messages", done.stdout)[1])
+        counted = int(re.search(r"^(?:summary|totals): (\d+)", profile.read_text(), re.M)[1])
+    return counted / messages
+
+
+def measure_cores(_options):
+    """More workers than CPUs. Counts need no rounds: the load is always the same."""
+    if not WORKERS_BENCH.exists() or not shutil.which("valgrind"):
+        print("instructions are not counted: that needs valgrind and workers_bench\n", flush=True)
+        return
+    table = Table("one simulated core for each worker, 64 B WRITE", "instructions of a message")
+    for workers in SIMULATED_CORES:
+        row = f"{workers} worker{'s' if workers > 1 else ''}"
+        table.add(row, "both ends on one worker", instructions_of_message(workers, "own"))
+        if workers > 1:
+            table.add(row, "ends on two workers", instructions_of_message(workers, "across"))
+    yield table, "1 worker"
+
+
+PARTS = {"interfaces": measure_interfaces, "workers": measure_workers, "cores": measure_cores}
 
 
 def machine():

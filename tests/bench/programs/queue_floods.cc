@@ -61,13 +61,13 @@ void SayReady() {
 }
 
 void FloodDoorbells(Program& program) {
-  for (;;) {
-    uroce_doorbells& doorbells = *program.doorbells();
+  for (uint32_t worker = 0;; worker = (worker + 1) % program.workers()) {
+    uroce_doorbells& doorbells = program.doorbells(worker);
     for (uroce_line64& word : doorbells.words) rings::StoreRelaxed(word.value, ~uint64_t{0});
     for (uint64_t& summary : doorbells.summary) rings::StoreRelease(summary, ~uint64_t{0});
     const uint64_t one = 1;
     if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
-    Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
+    Require(write(program.wake_fd(worker), &one, sizeof(one)) > 0, "the eventfd");
   }
 }
 

@@ -137,9 +137,8 @@ void Program::Post(QueuePair& queue_pair) {
 
 void Program::Ring(const uroce_create_qp_reply& layout) const {
   if (!rings::Ring(doorbells(layout.worker), layout.doorbell_slot)) return;
-  const int wake_fd = hello.fds.at(1 + layout.worker).get();
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = write(wake_fd(layout.worker), &one, sizeof(one));
 }
 
 bool Program::Modify(uint32_t handle, const uroce_qp_attr& attr) {

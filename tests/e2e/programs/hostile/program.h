@@ -47,6 +47,8 @@ class Program {
   std::vector<uroce_create_srq_reply> shared_queues;  ///< Of XRC, one on each device.
   std::vector<uint32_t> addresses;                    ///< Handles: from each device to the other.
   // The fds of HELLO: the arena, an eventfd for each worker, the socket on which fds are lent.
+  uint32_t workers() const { return static_cast<uint32_t>(hello.fds.size()) - 2; }
+  int wake_fd(uint32_t worker) const { return hello.fds.at(1 + worker).get(); }
   int lend_socket() const { return hello.fds.back().get(); }
   uroce_doorbells& doorbells(uint32_t worker) const {
     return reinterpret_cast<uroce_doorbells*>(arena + UROCE_DOORBELLS_OFFSET)[worker];
