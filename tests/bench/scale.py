@@ -283,7 +283,10 @@ def parse(arguments):
                         help="also draw, FILE.svg or FILE.png; needs gnuplot")
     parser.add_argument("--bundle", type=Path, metavar="DIRECTORY",
                         help="measure nothing: make a folder that runs on another machine")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.plot and not shutil.which("gnuplot"):
+        parser.error("--plot needs gnuplot (apt-get install gnuplot-nox)")
+    return options
 
 
 def main(arguments):
