@@ -214,18 +214,19 @@ def instructions_of_message(workers, placement):
     `placement`: whether the ends of a connection are on one worker ("own") or on two ("across")."""
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "callgrind.out"
-        done = subprocess.run(
+        printed = run(
             ["valgrind", "--tool=callgrind", "--collect-atstart=no",
              "--toggle-collect=uroce::datapath::Worker::RunOnce*",
-             f"--callgrind-out-file={profile}", WORKERS_BENCH, "turns", str(workers), placement],
-            capture_output=True, text=True, check=True)
-        messages = int(re.search(r"(\d+) messages", done.stdout)[1])
+             f"--callgrind-out-file={profile}", WORKERS_BENCH, "turns", workers, placement],
+            timeout_s=600)
+        messages = int(re.search(r"(\d+) messages", printed)[1])
         counted = int(re.search(r"^(?:summary|totals): (\d+)", profile.read_text(), re.M)[1])
     return counted / messages
 
 
 def measure_cores(_options):
-    """More workers than CPUs. Counts need no rounds: the load is always the same."""
+    """One worker and more, whatever the CPUs. The load is always the same, so that one round of
+    counting is enough."""
     if not WORKERS_BENCH.exists() or not shutil.which("valgrind"):
         print("instructions are not counted: that needs valgrind and workers_bench\n", flush=True)
         return

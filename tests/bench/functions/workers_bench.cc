@@ -90,7 +90,7 @@ class Load {
     return cost;
   }
 
-  /// Has the next turn begin so much later.
+  /// The next turn begins later by `time`.
   void Skip(Nanos time) { now_ = now_ + time; }
 
   /// A turn of the worker, and new messages for those that are complete.
@@ -137,7 +137,7 @@ class Scene {
         bed_({wire_.first.get(), wire_.second.get()}, workers) {
     bed_.attributes.path_mtu_bytes = 4096;
     bed_.attributes.timeout = 0;  // Nothing is lost here, even if a thread has no core for long.
-    // As the daemon's wires do, unless `icrc=always` says otherwise.
+    // The daemon's wires have no ICRC inside either, unless `icrc=always` says otherwise.
     for (const auto& device : bed_.devices) device->leaves_icrc_out = true;
     for (uint32_t worker = 0; worker < workers; ++worker) {
       const uint32_t peer = across ? (worker + 1) % workers : worker;
@@ -212,9 +212,9 @@ void RunTurns(uint32_t workers, bool across) {
   constexpr int kTurns = 4000;
   Scene scene(workers, across);
   uint64_t messages = 0;
-  // The first turns take long under valgrind, as if memory had made the workers wait. So workers
-  // watch over their accesses for a hundred times as long (StallWatch), and longer still
-  // when a turn seems to have taken the time that is skipped here.
+  // Valgrind makes the first turns long, which a worker takes for waits for memory: it measures its
+  // accesses for a hundred times as long (StallWatch), and delivers no packet without a frame
+  // meanwhile. A skip ends that, but may itself look like a long turn, so the next one is longer.
   for (Nanos time(10'000'000'000); time < Nanos(1'000'000'000'000'000'000); time = time * 150) {
     constexpr int kFirstTurns = 20;
     messages += scene.RunTurns(kFirstTurns);
